@@ -6,13 +6,14 @@ of options, for type checkers and editors, and the list of a queue's fields, for
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, CREATE, SET
 from rsmq.vocabulary.sends import BATCH, PUBLISH, SEND
 from rsmq.vocabulary.signatures import OptionCall
+from rsmq.vocabulary.stored import QUEUE_FIELDS
 
 _PACKAGE = Path(__file__).parents[1] / "rsmq"
 _SENDS = {SEND: "SendArguments", BATCH: "BatchArguments", PUBLISH: "PublishArguments"}
@@ -40,7 +41,14 @@ _FIELDS = """\
 -- Returns the fields of a queue's attributes.
 local function attribute_fields()
   return {{
-{names},
+{attributes},
+  }}
+end
+
+-- Returns these, and the others that stay when the queue is purged.
+local function fields_that_stay()
+  return {{
+{staying},
   }}
 end
 """
@@ -53,10 +61,15 @@ def generate() -> Iterator[tuple[Path, str]]:
     head = _HEAD.format(source="queues", what="calls that set attributes of a queue",
                         imports=_IMPORTS_OF_QUEUES)  # fmt: skip
     yield _PACKAGE / "vocabulary" / "queue_arguments.py", _write_module(head, _QUEUES)
-    names = ", ".join(f"'{each}'" for each in ATTRIBUTE_FIELDS)
-    names = textwrap.fill(names, 110, initial_indent=" " * 4, subsequent_indent=" " * 4)
+    staying = (*ATTRIBUTE_FIELDS, *(each.field for each in QUEUE_FIELDS if each.stays))
+    lists = {"attributes": _write_names(ATTRIBUTE_FIELDS), "staying": _write_names(staying)}
     path = _PACKAGE / "lua" / "fragments" / "attribute_fields.lua"
-    yield path, _FIELDS.format(names=names)
+    yield path, _FIELDS.format(**lists)
+
+
+def _write_names(fields: Iterable[str]) -> str:
+    names = ", ".join(f"'{each}'" for each in fields)
+    return textwrap.fill(names, 110, initial_indent=" " * 4, subsequent_indent=" " * 4)
 
 
 def _write_module(head: str, names: dict[OptionCall, str]) -> str:

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from rsmq._sync.client import RSMQ
 from rsmq.doctor.finding import MAX_EXAMPLES, Finding, make_finding
 from rsmq.doctor.operations import (
-    EXAMINED_FIELDS,
     FIRST_STEP,
     EntryPosition,
     OrphanField,
@@ -25,6 +24,7 @@ from rsmq.doctor.operations import (
     examine_messages,
     examine_ungrouped,
 )
+from rsmq.vocabulary.stored import ALL_QUEUE_FIELDS
 from rsmq.wire.fields import GROUPED
 from rsmq.wire.ids import is_reserved_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
@@ -43,7 +43,7 @@ _HEX_ID = re.compile(rb"[0-9a-fA-F]{32}")  # as of a UUID, which contains no sen
 _ANY_ID = re.compile(rb"[A-Za-z0-9:_-]{20,64}")
 _RECEIVE_COUNT = re.compile(rb"[1-9][0-9]{0,14}")
 _TIME = re.compile(rb"[0-9]{1,17}")
-_ATTRIBUTES = frozenset(name.encode() for name in EXAMINED_FIELDS)
+_ATTRIBUTES = frozenset(name.encode() for name in ALL_QUEUE_FIELDS)
 
 #: Some clients read the clock once for the id, and again for the score.
 _SCORE_TOLERANCE_MS = 1000

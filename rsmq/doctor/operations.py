@@ -15,33 +15,14 @@ from typing import Any, TypeAlias
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass, on_queue
-from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS
-from rsmq.wire.fields import (
-    BATCHED,
-    DIVIDED,
-    GROUPED,
-    LIMITED,
-    NAMED,
-    RATED,
-    RESUMED,
-    SQS,
-)
+from rsmq.vocabulary.stored import ALL_QUEUE_FIELDS
+from rsmq.wire.fields import DIVIDED
 from rsmq.wire.ids import make_id_suffix
 from rsmq.wire.keys import Namespace, QueueKeys, unused_key
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from rsmq.wire.names import encode_name
 
 load = loader_of("doctor")
-
-#: The attribute fields in a queue's hash that only other clients write.
-FOREIGN_FIELDS = ("createdby", "msgs", "hiddenmsgs")
-
-#: The fields of a queue's hash that are not part of a message: those of this library and of Node,
-#: and those of other clients.
-EXAMINED_FIELDS = (
-    *ATTRIBUTE_FIELDS, RESUMED, DIVIDED, SQS, LIMITED, GROUPED, BATCHED, NAMED, RATED,
-    *FOREIGN_FIELDS,
-)  # fmt: skip
 
 #: A position in a walk through the ids of a queue: the score and the id that were read last.
 EntryPosition: TypeAlias = tuple[bytes, bytes]
@@ -170,7 +151,7 @@ def examine_queue(namespace: Namespace, qname: str) -> Operation[QueueFacts]:
             values, kinds,
         ) = reply  # fmt: skip
         # The script returns no values if the key is not a hash.
-        fields = zip(EXAMINED_FIELDS, values, strict=False)
+        fields = zip(ALL_QUEUE_FIELDS, values, strict=False)
         extensions = zip(keys.extensions, kinds, strict=True)
         return QueueFacts(
             keys,
@@ -190,7 +171,7 @@ def examine_queue(namespace: Namespace, qname: str) -> Operation[QueueFacts]:
         keys,
         load("examine_queue"),
         (keys.hash, keys.zset, namespace.queues, *keys.extensions),
-        (encode_name(keys.name), *(name.encode() for name in EXAMINED_FIELDS)),
+        (encode_name(keys.name), *(name.encode() for name in ALL_QUEUE_FIELDS)),
         parse,
     )
 

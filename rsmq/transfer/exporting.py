@@ -40,8 +40,8 @@ class ExportedQueue:
         messages: the number of messages that were written.
         ghosts: the number of ids without a body in the queue; they are not written.
         deleted: whether the queue was deleted during the export.
-        left_behind: the facts beside messages that are in the queue and not in the file, by their
-            names in ``rsmq.vocabulary.stored``, such as ``unique_key``.
+        left_behind: the facts beside messages, and the fields of the queue, that are not in the
+            file, by their names in ``rsmq.vocabulary.stored``, such as ``unique_key``.
     """
 
     queue: str
@@ -163,7 +163,7 @@ def _write_messages(
             report_progress(len(messages))
     except QueueNotFound:
         return ExportedQueue(name, written, ghosts, deleted=True)
-    names = tuple(each.name for each in left.facts)
+    names = tuple(left.reasons)
     return ExportedQueue(name, written, ghosts, deleted=False, left_behind=names)
 
 

@@ -1,5 +1,6 @@
 """
-What is stored of a message beside its body, and what becomes of it on the way to another queue.
+What is stored of a message beside its body, and of a queue beside its attributes, and what becomes
+of it on the way to another queue.
 
 Migrations, exports and Spark's job migrate report from this table what they leave behind. A test
 walks it with each carrier, and compares the table of the docs with it.
@@ -10,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+
+from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS
+from rsmq.wire.fields import BATCHED, DIVIDED, GROUPED, LIMITED, NAMED, RATED, RESUMED, SQS
 
 
 class Carrier(Enum):
@@ -128,3 +132,33 @@ STORED_FACTS: tuple[StoredFact, ...] = (
         },
     ),
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class QueueField:
+    """
+    A field of a queue's hash that is neither an attribute nor a message's.
+
+    Attributes:
+        field: the field.
+        text: what it is, for reports: a plural; empty if copies of the queue do not miss it.
+        stays: whether it stays when the queue is purged.
+    """
+
+    field: str
+    text: str = ""
+    stays: bool = False
+
+
+#: These fields: those of this library, and those of other clients.
+QUEUE_FIELDS = (
+    QueueField(RESUMED, stays=True),
+    QueueField(DIVIDED, stays=True),
+    QueueField(SQS, "attributes and tags that only SQS has", stays=True),
+    QueueField("createdby", stays=True),
+    QueueField("msgs"),
+    QueueField("hiddenmsgs"),
+    *map(QueueField, (LIMITED, GROUPED, BATCHED, NAMED, RATED)),
+)
+#: All fields of a queue's hash that are not a message's.
+ALL_QUEUE_FIELDS = (*ATTRIBUTE_FIELDS, *(each.field for each in QUEUE_FIELDS))

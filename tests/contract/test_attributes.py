@@ -51,7 +51,7 @@ def test_a_queue_is_created_with_an_attribute(env, name):
         }
         env.rsmq.delete_queue("q")
     for value in wrong_values_of(attribute):
-        with pytest.raises((InvalidValue, InvalidFormat), match=name):
+        with pytest.raises((InvalidValue, InvalidFormat)):
             env.rsmq.create_queue("q", **{name: value})
     assert env.rsmq.list_queues() == []
     assert env.fields("q") == {}
@@ -80,6 +80,6 @@ def test_an_attribute_of_a_queue_is_changed_and_no_other_one(env, name):
         }
     last = env.fields("q")
     for value in wrong_values_of(attribute):
-        with pytest.raises((InvalidValue, InvalidFormat), match=name):
+        with pytest.raises((InvalidValue, InvalidFormat)):
             env.rsmq.set_queue_attributes("q", **{name: value})
     assert env.fields("q") == last

@@ -14,7 +14,7 @@ import pytest
 
 from rsmq.migrate import Queues, copy, move
 from rsmq.transfer import export_queues, import_queues
-from rsmq.vocabulary.stored import REPORTING, STORED_FACTS, Carrier
+from rsmq.vocabulary.stored import QUEUE_FIELDS, REPORTING, STORED_FACTS, Carrier
 from rsmq.wire.keys import Namespace
 from tests.migrate.keyed_server import Server
 from tests.stored_facts import FactKeys
@@ -110,6 +110,28 @@ def test_a_queue_without_facts_is_reported_with_none(source, local):
     source.rsmq.send_message("q", "m")
     assert copy(Queues(source), "q", local, "q").notes == {}
     assert export_queues(source.rsmq, ["q"], BytesIO()).queues[0].left_behind == ()
+
+
+def test_fields_of_the_queue_that_a_copy_misses_are_reported(source, local, raw, ns):
+    for each in QUEUE_FIELDS:
+        raw.hset(f"{ns}-source:q:Q", each.field, "1")
+    missed = {each.field: each.text for each in QUEUE_FIELDS if each.text}
+    for way in (copy, move):
+        notes = list(way(Queues(source), "q", local, "q").notes)
+        assert notes == [f"{text} are not carried: set them again" for text in missed.values()]
+    exported = export_queues(source.rsmq, ["q"], BytesIO())
+    assert exported.queues[0].left_behind == tuple(missed)
+
+
+def test_a_purge_keeps_the_fields_that_stay(source, raw, ns):
+    for each in QUEUE_FIELDS:
+        raw.hset(f"{ns}-source:q:Q", each.field, "1")
+    before = raw.hgetall(f"{ns}-source:q:Q")
+    source.rsmq.purge_queue("q")
+    gone = {each.field.encode() for each in QUEUE_FIELDS if not each.stays}
+    assert raw.hgetall(f"{ns}-source:q:Q") == {
+        field: value for field, value in before.items() if field not in gone
+    }
 
 
 def test_each_fact_has_a_key_and_each_key_a_fact():

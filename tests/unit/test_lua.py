@@ -11,7 +11,7 @@ import pytest
 
 import rsmq
 from rsmq.lua.load import load, script_names
-from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS
+from rsmq.vocabulary.stored import ALL_QUEUE_FIELDS
 from rsmq.wire import fields, refusals
 from rsmq.wire.keys import Namespace
 
@@ -259,13 +259,7 @@ def test_scripts_spell_keys_and_fields_as_the_package_wire_does():
     keys = Namespace("ns").queue("q")
     names = {key.removeprefix(keys.zset) for key in (keys.hash, *keys.extensions, keys.job(""))}
     names |= {*fields.MESSAGE_SUFFIXES, fields.EXTENSION_PREFIX}
-    names |= {
-        name.encode()
-        for name in (
-            *ATTRIBUTE_FIELDS, fields.RESUMED, fields.DIVIDED, fields.LIMITED,
-            fields.GROUPED, fields.NAMED, fields.RATED, fields.SQS, fields.BATCHED,
-        )
-    }  # fmt: skip
+    names |= {name.encode() for name in ALL_QUEUE_FIELDS}
     names.add(b"total")  # of the progress of a job
     code = "".join(
         line.partition("--")[0] + "\n"

@@ -7,3 +7,11 @@ local function attribute_fields()
     'x:keep', 'x:expired', 'x:throttle',
   }
 end
+
+-- Returns these, and the others that stay when the queue is purged.
+local function fields_that_stay()
+  return {
+    'vt', 'delay', 'maxsize', 'created', 'modified', 'totalsent', 'totalrecv', 'x:dlq', 'x:max', 'x:paused',
+    'x:keep', 'x:expired', 'x:throttle', 'x:resumed', 'x:divided', 'x:sqs', 'createdby',
+  }
+end

@@ -4,10 +4,7 @@
 -- Returns {name, value, name ...} of those that are stored, and the names of the others: those that known clients
 -- store, and not x:limited, which is about the messages.
 local function stored_attributes(hash)
-  local names, found, missing = attribute_fields(), {}, {}
-  for _, name in ipairs({'x:resumed', 'x:divided', 'x:sqs', 'createdby'}) do
-    names[#names + 1] = name
-  end
+  local names, found, missing = fields_that_stay(), {}, {}
   local values = redis.call('HMGET', hash, unpack(names))
   for at, name in ipairs(names) do
     if values[at] then

@@ -113,7 +113,7 @@ class RsmqQueues(KeyedSource):
             )
         keys = self._keys.zset(queue), self._keys.hash(queue)
         left = LeftBehind(self.server.rsmq, Carrier.MIGRATE, *keys)
-        notes += [text for _, text in left.reasons]
+        notes += left.reasons.values()
         return Found(queue, self.counts(queue), fit_settings(settings), tuple(notes), stored)
 
     def _read_attributes(self, queue: str) -> QueueAttributes | None:

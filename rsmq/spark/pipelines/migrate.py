@@ -199,7 +199,7 @@ def _find_left_behind(source: SparkServer, name: str) -> Iterator[NotCarried]:
     while cursor != b"0":
         cursor, found = source.rsmq.run(scan_ids(keys, cursor or b"0"))
         left.look_at(found[::2])
-    yield from (NotCarried(name, fact, reason) for fact, reason in left.reasons)
+    yield from (NotCarried(name, fact, reason) for fact, reason in left.reasons.items())
 
 
 def _divide_by_groups(
