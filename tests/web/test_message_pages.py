@@ -12,6 +12,7 @@ import pytest
 
 from rsmq.errors import InvalidFormat
 from rsmq.operations.plain import plain_command
+from rsmq.vocabulary.sends import SEND
 from rsmq.web.access.secrets import hash_password
 from rsmq.web.json_text import read_columns
 from rsmq.web.pages.body_forms import forms_of, show_line, value_at
@@ -386,6 +387,36 @@ def test_a_message_is_sent_to_a_group_and_again_to_the_same_one(run):
         assert '<input type="text" name="group" value="customer 1">' in form
         assert "rsmq send &#39;--group=customer 1&#39;" in form
         assert "&#34;group&#34;: &#34;customer 1&#34;" in form
+
+    run(test)
+
+
+def test_the_form_of_a_send_has_each_option_and_its_rules(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        _pages(http)
+        form = (await http("GET", "/actions/send-message?queue=q")).content.decode()
+        for name, option in SEND.options.items():
+            assert form.count(f'name="{name}"') == 1
+            assert option.describe(lambda each: each.replace("_", " ")) in unescape(form)
+        assert "<details><summary>Further options</summary>" in form
+        sent = {
+            "queue": "q", "body": "a", "unique_key": "k 1", "front": "true", "max_retries": "2",
+            "expires": "", "replace": "",
+        }  # fmt: skip
+        assert (await _post(http, "/actions/send-message", **sent)).status == 303
+        keys = queues.namespace.queue("q")
+        [message] = await queues.peek_messages("q")
+        stored = await queues.run(plain_command("HGET", keys.unique, "k 1"))
+        assert stored.decode() == message.id
+        form = await _post(http, "/actions/send-message", queue="q", body="a", replace="true")
+        assert form.status == 422
+        shown = unescape(form.content.decode())
+        assert "<details open><summary>Further options</summary>" in shown
+        assert "rsmq send --replace q a" in shown
+        address = urlencode({key: value for key, value in sent.items() if key != "body"})
+        shown = (await http("GET", f"/actions/send-message?{address}")).content.decode()
+        assert "rsmq send --front '--unique-key=k 1' --max-retries=2" in unescape(shown)
 
     run(test)
 

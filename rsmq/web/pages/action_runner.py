@@ -221,7 +221,9 @@ class Actions:
         words = action.command_of(fields)
         if words and asked.links.namespace:
             words = [*words, "--ns", asked.links.namespace]
-        inputs = (*effect.inputs, *action.inputs)
+        # Those of the effect have values, and are in the place of the same ones of the action.
+        own = {each.name for each in effect.inputs}
+        inputs = (*effect.inputs, *(each for each in action.inputs if each.name not in own))
         typed = {TYPED, *(each.name for each in inputs)}
         hidden = [
             (name, value)

@@ -52,6 +52,7 @@ class Input:
     Attributes:
         value: what is there at first, unless the address has a value.
         choices: the values of a ``choice``, each with its label.
+        is_further: whether it is in a part of the form that is closed at first.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Input:
     hint: str = ""
     choices: tuple[tuple[str, str], ...] = ()
     required: bool = False
+    is_further: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from rsmq.web.fields import Refused
-from rsmq.web.pages.actions.form import (
-    Done,
-    Effect,
-    Fields,
-    FollowUp,
-    Input,
-    PageAction,
-    one,
-    options_of,
-)
+from rsmq.web.pages.actions.form import Done, Effect, Fields, FollowUp, Input, PageAction, one
 from rsmq.web.pages.actions.queues import undo_of
+from rsmq.web.pages.actions.sends import SEND_INPUTS, options_of_send
 from rsmq.web.pages.crash_evidence import UNKNOWN_ENDS
 from rsmq.web.pages.formats import plural, show_bytes, show_name
 from rsmq.web.pages.links import Links
@@ -186,7 +178,7 @@ async def _effect_of_send(call: PageCall, fields: Fields) -> Effect:
     if queues.choices and one(fields, "queue") not in dict(queues.choices):
         queues = replace(queues, choices=(("", "Choose a queue"), *queues.choices))
     if not id:
-        return Effect("", inputs=(queues, Input("body", "Body", "area"), _GROUP))
+        return Effect("", inputs=(queues, Input("body", "Body", "area")))
     text = (
         f"Sends the body of {show_name(id)} as a new message, with a receive count of 0. The old "
         "one stays, unless you let it be deleted."
@@ -202,7 +194,7 @@ async def _inputs_of_message(call: PageCall, fields: Fields, queue: str, id: str
     """Return the fields with the body and the group of a message, or of the form if it was sent."""
     for name in ("body", "body_base64"):
         if name in fields:
-            return [_body_input(name, one(fields, name)), _GROUP]
+            return [_body_input(name, one(fields, name))]
     call.check(Scope.PEEK, queue)
     message = await call.read(
         "/queues/{queue}/messages/{id}", {"queue": queue, "id": id}, max_bytes=_MAX_EDITED_BYTES
@@ -249,7 +241,7 @@ def _delete_old(fields: Fields) -> FollowUp | None:
 
 def _send_command(fields: Fields) -> list[str]:
     body = one(fields, "body")
-    options = options_of(fields, "delay", "group")
+    options = options_of_send(fields)
     if body:
         return ["send", *options, *positional(_queue(fields), body)]
     # With the body of its standard input.
@@ -275,11 +267,7 @@ def _changed(verb: str, key: str = "ids") -> Any:
 
 
 _VT = Input("vt", "Seconds", "number", "600", "From now on; 0 makes them visible.", required=True)
-_DELAY = Input("delay", "Delay in seconds", "number", hint="The delay of the queue, if empty.")
-_GROUP = Input(
-    "group", "Group", hint="Messages of a group are handled one at a time, in the order of their "
-    "sends. Without one if empty.",
-)  # fmt: skip
+_GROUP = SEND_INPUTS[0]
 
 _IDS = frozenset({"ids"})
 
@@ -314,9 +302,9 @@ ACTIONS = (
     PageAction(
         "send-message", "POST", "/queues/{queue}/messages",
         lambda f: "Send it again" if one(f, "id") else "Send a message", "Send", _sent, _to_list,
-        _effect_of_send, _send_command, (_DELAY,), then=_delete_old,
+        _effect_of_send, _send_command, SEND_INPUTS, then=_delete_old,
         address=frozenset({"from", "id"}),
-        form=frozenset({"body", "body_base64", "group", "old"}),
+        form=frozenset({"body", "body_base64", "old"}),
     ),
     PageAction(
         "cancel-job", "POST", "/queues/{queue}/jobs/{id}:cancel",
