@@ -238,6 +238,7 @@ class _Reply:
             describe(error, may_repeat=False)  # logs what nobody expects
             _log.error("SQS: %d %s", refused.status, refused.code)
         media_type, content, more = refuse(refused, self.id)
-        if refused.status == _NOT_FOUND and refused.code == "InvalidAction":
+        is_xml = refuse is refuse_in_xml
+        if is_xml and refused.status == _NOT_FOUND and refused.code == "InvalidAction":
             content = b"<UnknownOperationException/>\n"
         await self.send_whole(refused.status, media_type, content, more)

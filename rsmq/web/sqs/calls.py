@@ -129,6 +129,21 @@ def read_number(
     return int(text)
 
 
+def read_texts(parameters: Mapping[str, Any], name: str) -> list[str]:
+    """
+    Return a list of texts of a request; empty if it is missing.
+
+    Raises:
+        SqsError: it is not a list.
+    """
+    value = parameters.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise invalid_value(name, str(value)[:100], "It is not a list.")
+    return [str(each) for each in value]
+
+
 def read_entries(parameters: Mapping[str, Any], operation: str) -> list[Mapping[str, Any]]:
     """
     Return the entries of a batch.

@@ -163,18 +163,17 @@ def _read_policy(value: str, name: str, site: SqsSite) -> tuple[str, int]:
     return to_stored(target), limit
 
 
-def check_names(names: Any) -> list[str]:
+def check_names(names: list[str]) -> list[str]:
     """
     Check the names of attributes to read, and return them.
 
     Raises:
         SqsError: there is no such attribute.
     """
-    found = [str(each) for each in names or []]
-    for each in found:
+    for each in names:
         if each not in _READABLE:
             raise unknown_attribute(each)
-    return found
+    return names
 
 
 class ReadAttributes:

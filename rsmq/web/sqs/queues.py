@@ -15,7 +15,7 @@ from rsmq.operations.operation import Operation, Steps
 from rsmq.operations.plain import encode_command, plain_commands
 from rsmq.operations.queues import list_queues_in_steps
 from rsmq.web.fields import Refused
-from rsmq.web.sqs.calls import NOTHING, SqsAnswer, SqsCall, read_number
+from rsmq.web.sqs.calls import NOTHING, SqsAnswer, SqsCall, read_number, read_texts
 from rsmq.web.sqs.errors import SqsError, invalid, invalid_value, missing, unsupported
 from rsmq.web.sqs.names import check_new_name, from_stored, name_of_url, to_stored
 from rsmq.web.sqs.queue_attributes import (
@@ -212,7 +212,7 @@ def _page(call: SqsCall, names: list[str], field: str) -> SqsAnswer:
 
 async def read_attributes(call: SqsCall) -> SqsAnswer:
     """Return attributes of a queue."""
-    names = check_names(call.parameters.get("AttributeNames"))
+    names = check_names(read_texts(call.parameters, "AttributeNames"))
     if not names:
         return SqsAnswer({})
     found = await call.state.attributes.read(call.queue, names)
@@ -278,7 +278,7 @@ async def add_tags(call: SqsCall) -> SqsAnswer:
 
 async def remove_tags(call: SqsCall) -> SqsAnswer:
     """Remove tags of a queue, in one atomic step."""
-    keys = set(map(str, call.parameters.get("TagKeys") or []))
+    keys = set(read_texts(call.parameters, "TagKeys"))
     if not keys:
         raise missing("TagKeys")
     await call.state.records.store_tags(

@@ -22,6 +22,7 @@ from rsmq.web.sqs.calls import (
     failed_entry,
     read_entries,
     read_number,
+    read_texts,
 )
 from rsmq.web.sqs.errors import SqsError, invalid_value, missing
 from rsmq.web.sqs.names import from_stored
@@ -49,16 +50,15 @@ async def receive_messages(call: SqsCall) -> SqsAnswer:
         wait = int(queue.attributes.get("ReceiveMessageWaitTimeSeconds", 0))
     values: dict[str, Any] = {"wait": wait, "extend_groups": queue.is_fifo}
     values |= {} if vt is None else {"vt": vt}
+    names = {
+        *read_texts(parameters, "AttributeNames"),
+        *read_texts(parameters, "MessageSystemAttributeNames"),
+    }
+    wanted = read_texts(parameters, "MessageAttributeNames")
     await call.state.receipts.open()
     received = await receive(replace(call.api, values=values), [queue.qname], number or 1)
     if not received:
         return SqsAnswer({})
-    names = {
-        str(each)
-        for field in ("AttributeNames", "MessageSystemAttributeNames")
-        for each in parameters.get(field) or []
-    }
-    wanted = [str(each) for each in parameters.get("MessageAttributeNames") or []]
     others = await _find_others(call, received, names)
     shown = [_show(call, each, names, wanted, others.get(each.id, {})) for each in received]
     return SqsAnswer({"Messages": shown}, tuple(received))
