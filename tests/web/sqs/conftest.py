@@ -63,8 +63,8 @@ def run_sqs(run):
 class SqsProcess:
     """A running ``rsmq web`` with a port for SQS."""
 
-    def __init__(self, server, ns, *arguments):
-        command = ["-m", "rsmq", "web", "--port", "0", "--sqs-port", "0", "--no-record"]
+    def __init__(self, server, ns, *arguments, sqs_port=0):
+        command = ["-m", "rsmq", "web", "--port", "0", "--sqs-port", str(sqs_port), "--no-record"]
         self.process = subprocess.Popen(
             [sys.executable, *command, *arguments],
             env={**os.environ, "RSMQ_URL": server.url, "RSMQ_NS": ns, "RSMQ_CONFIG": "/dev/null"},
