@@ -29,6 +29,8 @@ else:
 
 #: The body of a message, as the codec of a call decodes it.
 D = TypeVar("D")
+#: The argument of a task.
+A_contra = TypeVar("A_contra", contravariant=True)
 #: The bodies that the codec of a call encodes. Methods that read don't use it. With Any in its
 #: place, type checkers infer Any for ``codec=dataclass_codec(Order)``.
 E = TypeVar("E")

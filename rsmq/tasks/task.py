@@ -27,7 +27,7 @@ from rsmq.tasks.signature import (
 from rsmq.wire.levels import level_queue
 from rsmq.wire.limits import DEFAULT_DEDUP_WINDOW
 from rsmq.worker.children.import_name import find_name_of_main
-from rsmq.worker.listener import is_async_function
+from rsmq.worker.listener import ListenerOptions, is_async_function
 from rsmq.worker.outcome import DeadLetter
 from rsmq.worker.run.unrun_result import reject_unrun_result
 
@@ -135,9 +135,9 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
         name: its name in bodies.
         queue: the name of its queue.
         function: the function.
+        passed: the options that it was declared with.
         levels: the levels of its queue.
-        is_tracked: whether its listener has ``track`` or ``result_ttl``, so that the result is
-            stored.
+        is_tracked: whether it has ``track`` or ``result_ttl``, so that the result is stored.
     """
 
     def __init__(
@@ -146,9 +146,7 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
         function: Callable[P, R],
         name: str,
         queue: str,
-        *,
-        levels: frozenset[str],
-        is_tracked: bool,
+        passed: ListenerOptions,
     ) -> None:
         functools.update_wrapper(self, function, updated=())
         super().__init__(self, NO_OPTIONS)
@@ -157,8 +155,9 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
         self.queue = queue
         self.function = function
         self.arguments: TaskArguments = TaskArguments(name, function)
-        self.levels = levels
-        self.is_tracked = is_tracked
+        self.passed = passed
+        self.levels: frozenset[str] = frozenset()
+        self.is_tracked = False
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, here and now; no message is sent."""
@@ -339,9 +338,11 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
         Raises:
             DeadLetter: it is not what the annotation says. Another attempt would do the work again.
         """
-        if not self.is_tracked:
-            return result
+        if result is None and not self.is_tracked:
+            return None
         reject_unrun_result(result, "declare it with async def, also where it is decorated")
+        if not self.is_tracked:
+            return None  # its message may have a record, because another task of its queue has
         try:
             return self.arguments.encode_result(result)
         except WrongArgument as error:

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from datetime import timedelta
 from types import TracebackType
 from typing import (
@@ -33,14 +33,15 @@ from rsmq.jobs.asyncio_ import AsyncJobHandle
 from rsmq.jobs.status import JobStatus
 from rsmq.misuse import NamesElsewhere
 from rsmq.operations.operation import Operation
-from rsmq.tasks.body import TASK_CODEC, make_route
-from rsmq.tasks.follow import EncodeResult, FollowInWorker
+from rsmq.tasks.body import TASK_CODEC
+from rsmq.tasks.declared_queue import DeclaredQueue
 from rsmq.tasks.immediate import Immediate, make_hooks, make_immediate_id
 from rsmq.tasks.operations import start_map
 from rsmq.tasks.other_names import OF_DECLARATIONS, OF_DECLARED_OPTIONS
 from rsmq.tasks.shared_queues import SharedQueues
 from rsmq.tasks.signature import NOT_OF_SENDS, Signature, TaskSendOptions, check_call
 from rsmq.tasks.task import BoundTask, DeclaredTask, check_name, check_next, default_name
+from rsmq.type_variables import A_contra, R_co
 from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.wire.ids import make_id_suffix
 from rsmq.wire.keys import DEFAULT_NS
@@ -50,6 +51,7 @@ from rsmq.worker.listener import ListenerOptions, check_option_names, is_generat
 from rsmq.worker.middleware import Middleware
 from rsmq.worker.worker import Worker
 
+A = TypeVar("A")
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -78,6 +80,12 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, T], /) -> DeclaredTask[P, T, T]: ...
 
 
+class TakesItem(Protocol[A_contra, R_co]):
+    """A task that can be called with one argument, for type checkers."""
+
+    def signature(self, item: A_contra, /) -> Signature[R_co]: ...
+
+
 class _MapPlan(NamedTuple):
     """The calls of a map, the operation that stores its record, and its messages."""
 
@@ -98,31 +106,6 @@ class _ScheduleOptions(TypedDict, total=False):
     unique_key: str | None
     expires: float | timedelta | None
     max_retries: int | None
-
-
-@dataclass
-class _DeclaredQueue:
-    """A queue with its tasks by name, and the options of its listener as they were passed."""
-
-    options: ListenerOptions
-    tasks: dict[str, DeclaredTask[..., Any, Any]] = field(default_factory=dict)
-
-    def add_to(self, worker: Worker[Any], queue: str, encode_result: EncodeResult) -> None:
-        """
-        Add the listener of the queue to a worker.
-
-        Raises:
-            InvalidFormat, InvalidValue: an option is invalid, or the functions do not fit together.
-        """
-        router = worker.router(
-            queue,
-            by=make_route(queue, self.tasks),
-            codec=JSON,
-            **_listener_options(queue, self.options),
-        )
-        follow = FollowInWorker(worker.rsmq.namespace, encode_result)
-        for task in self.tasks.values():
-            router.on(task.name)(task.make_handler(follow))
 
 
 class Tasks(NamesElsewhere):
@@ -154,7 +137,7 @@ class Tasks(NamesElsewhere):
                 "asend() sends from asyncio.",
             )
         self.client = client
-        self._queues: dict[str, _DeclaredQueue] = {}
+        self._queues: dict[str, DeclaredQueue] = {}
         self._by_name: dict[str, DeclaredTask[..., Any, Any]] = {}
         self._schedules: dict[str, tuple[Signature[Any], _ScheduleOptions]] = {}
         self._shared_queues = SharedQueues(client)
@@ -209,24 +192,28 @@ class Tasks(NamesElsewhere):
         Return a decorator that makes a function a task; ``@tasks.task`` is one without options.
 
         A plain function runs in a thread of the worker, an async one in its event loop, and with
-        ``process=True`` in a child process. The tasks of a queue share the options of its listener:
-        pass them at one of its tasks, or the same at each. A function of the same module and name
-        replaces the one before, as when a module is loaded again, or a cell of a notebook is run
-        again.
+        ``process=True`` in a child process; the tasks of a queue may be of all kinds, and share its
+        slots. Options belong to the task, but for those of ``Tasks.queue``: ``concurrency``,
+        ``levels``, ``priority``, ``weight``, ``create`` and ``active`` belong to the queue, and its
+        tasks must not pass different ones. The worker's code decides: its options count for each
+        attempt, whoever has sent the message, and ``max_retries`` of a send before them. A function
+        of the same module and name replaces the one before, as when a module is loaded again, or a
+        cell of a notebook is run again.
 
         Args:
             function: the function, without brackets behind ``task``.
             queue: the name of the queue. It is created where it is missing, by sends and workers.
             name: the name in bodies, 1 to 200 printable characters. It must not change while
                 messages with it are in the queue. None is ``module.function``.
-            **options: those of ``Worker.listener``. Without ``dead_letter_queue``, ``drop`` and
-                ``retry_forever`` a message that always fails is moved to the queue ``QUEUE-dead``.
-                ``create`` is True unless it is passed.
+            **options: those of ``Worker.listener``. If tasks of the queue have different
+                options, ``vt`` is the least for which the messages of this one are hidden. Without
+                ``dead_letter_queue``, ``drop`` and ``retry_forever`` a message that always fails is
+                moved to the queue ``QUEUE-dead``. ``create`` is True unless it is passed.
 
         Raises:
             InvalidFormat: the function is not one, or has parameters that can't be passed by name;
-                another function has this name; the queue has other options; plain and async
-                functions are mixed in one queue; or an option is invalid.
+                another function has this name; the queue has another value of an option; or an
+                option is invalid.
             InvalidValue: a number is out of range.
             MissingParameter: the name of the queue is empty.
             TypeError: there is no such option.
@@ -235,9 +222,7 @@ class Tasks(NamesElsewhere):
             return self._declare(function, DEFAULT_QUEUE, None, {})
         if callable(queue):
             raise InvalidFormat("queue", value=show(queue), hint="Write @tasks.task, or name it.")
-        for option in options.keys() & OF_DECLARED_OPTIONS.keys():
-            raise TypeError(f"There is no option {option!r}. Use {OF_DECLARED_OPTIONS[option]}")
-        check_option_names(self.task, options, ListenerOptions)
+        self._check_options(self.task, options)
 
         def declare(function: Callable[..., Any]) -> DeclaredTask[..., Any, Any]:
             return self._declare(function, queue, name, cast("ListenerOptions", options))
@@ -253,6 +238,7 @@ class Tasks(NamesElsewhere):
             hint = "It has a yield, so a call would not run it."
             raise InvalidFormat("task", value=show(function), hint=hint)
         name = default_name(function) if name is None else check_name(name)
+        self.client.namespace.queue(queue)
         replaced = self._by_name.get(name)
         if replaced is not None and not replaced.is_replaced_by(function):
             raise InvalidFormat(
@@ -261,49 +247,59 @@ class Tasks(NamesElsewhere):
                 hint=f"There is a task of this name, for queue {replaced.queue!r}. Pass another "
                 "one with name=.",
             )
-        self.client.namespace.queue(queue)
-        declared = self._queues.get(queue) or _DeclaredQueue(options)
+        declared = self._queues.get(queue) or DeclaredQueue(queue)
+        task: DeclaredTask[..., Any, Any] = DeclaredTask(self, function, name, queue, options)
         others = {key: each for key, each in declared.tasks.items() if each is not replaced}
-        shared = (declared.options if others else options) or options
-        if options and options != shared:
-            other = next(iter(others))
-            raise InvalidFormat(
-                "options",
-                value=show(options),
-                hint=f"The tasks of queue {queue!r} share one listener, and {other} has other "
-                "options. Pass the same, or another queue.",
-            )
-        levels, is_tracked = frozenset(shared.get("levels") or ()), _is_tracked(shared)
-        task: DeclaredTask[..., Any, Any] = DeclaredTask(
-            self, function, name, queue, levels=levels, is_tracked=is_tracked
-        )
-        mixed = next((each for each in others.values() if each.is_async != task.is_async), None)
-        if mixed is not None:
-            raise InvalidFormat(
-                "task",
-                value=name,
-                hint=f"The tasks of a queue are all plain functions or all async, and {mixed.name} "
-                f"of queue {queue!r} is {'async' if mixed.is_async else 'plain'}. Pass "
-                "another queue.",
-            )
-        # Nothing is changed before all options and functions are checked, by a worker for them.
-        checked = _DeclaredQueue(shared, {**declared.tasks, name: task})
-        checked.add_to(Worker(self.client), queue, self._encode_result)
+        checked = self._check(DeclaredQueue(queue, declared.options, {**others, name: task}))
         if replaced is not None:
             self._remove(replaced)
-        declared.options, declared.tasks = shared, checked.tasks
-        self._queues[queue], self._by_name[name] = declared, task
+        self._by_name[name] = task
         self._shared_queues.add(queue, name)
-        for each in declared.tasks.values():
-            each.levels, each.is_tracked = levels, is_tracked
+        self._set_queue(checked)
         return task
 
+    def _check(self, declared: DeclaredQueue) -> DeclaredQueue:
+        """Check the options and functions of a queue before anything is changed, by a worker."""
+        if declared.tasks:
+            declared.add_to(Worker(self.client), self._encode_result)
+        return declared
+
+    def _set_queue(self, declared: DeclaredQueue) -> None:
+        self._queues[declared.name] = declared
+        declared.prepare_tasks()
+
     def _remove(self, task: DeclaredTask[..., Any, Any]) -> None:
-        declared = self._queues[task.queue]
-        del declared.tasks[task.name]
-        if not declared.tasks:
-            del self._queues[task.queue]
+        del self._queues[task.queue].tasks[task.name]
         self._shared_queues.remove(task.queue, task.name)
+
+    def queue(self, name: str = DEFAULT_QUEUE, **options: Unpack[ListenerOptions]) -> None:
+        """
+        Declare how the tasks of a queue are received; before or after its tasks.
+
+        ``concurrency``, ``levels``, ``priority``, ``weight``, ``create`` and ``active`` belong to
+        the queue: the calls of all its tasks together are at most ``concurrency``. All other
+        options are defaults of its tasks. A second call replaces the first one.
+
+        Args:
+            name: the name of the queue.
+            **options: those of ``Worker.listener``.
+
+        Raises:
+            InvalidFormat: an option is invalid, or a task has passed another value for one that
+                belongs to the queue.
+            InvalidValue: a number is out of range.
+            MissingParameter: the name is empty.
+            TypeError: there is no such option.
+        """
+        self._check_options(self.queue, options)
+        self.client.namespace.queue(name)
+        tasks = self._queues[name].tasks if name in self._queues else {}
+        self._set_queue(self._check(DeclaredQueue(name, options, tasks)))
+
+    def _check_options(self, method: Callable[..., Any], options: Mapping[str, object]) -> None:
+        for option in options.keys() & OF_DECLARED_OPTIONS.keys():
+            raise TypeError(f"There is no option {option!r}. Use {OF_DECLARED_OPTIONS[option]}")
+        check_option_names(method, options, ListenerOptions)
 
     def schedule(
         self, name: str, signature: Signature[Any], **options: Unpack[_ScheduleOptions]
@@ -396,7 +392,7 @@ class Tasks(NamesElsewhere):
                 invalid.
             The errors of ``Worker``.
         """
-        if not self._queues:
+        if not self._by_name:
             raise InvalidFormat(
                 "tasks",
                 hint="There is no task: decorate a function with @tasks.task(queue='mail'), and "
@@ -414,10 +410,11 @@ class Tasks(NamesElsewhere):
             strict_priority=strict_priority,
         )
         worker.source = self
-        for queue, declared in self._queues.items():
+        for declared in self._queues.values():
             for task in declared.tasks.values():
                 task.arguments.prepare(has_result=task.is_tracked)
-            declared.add_to(worker, queue, self._encode_result)
+            if declared.tasks:
+                declared.add_to(worker, self._encode_result)
         for schedule, (signature, options) in self._schedules.items():
             _add_schedule(worker, schedule, signature, options)
         return worker
@@ -575,7 +572,7 @@ class Tasks(NamesElsewhere):
         )
 
     def map(
-        self, task: BoundTask[..., T], items: Iterable[object], *, then: Signature[Any]
+        self, task: TakesItem[A, T], items: Iterable[A], *, then: Signature[Any]
     ) -> list[JobHandle[T]]:
         """
         Send a task for each item, and another call after all of them have returned.
@@ -614,7 +611,7 @@ class Tasks(NamesElsewhere):
         return self._send_groups(plan.signatures, plan.groups)
 
     async def amap(
-        self, task: BoundTask[..., T], items: Iterable[object], *, then: Signature[Any]
+        self, task: TakesItem[A, T], items: Iterable[A], *, then: Signature[Any]
     ) -> list[AsyncJobHandle[T]]:
         """
         Send a task for each item from asyncio, and another call after all of them; see ``map``.
@@ -638,7 +635,7 @@ class Tasks(NamesElsewhere):
         return await self._asend_groups(plan.signatures, plan.groups)
 
     def _plan_map(
-        self, task: BoundTask[..., Any], items: Iterable[object], then: Signature[Any]
+        self, task: TakesItem[A, Any], items: Iterable[A], then: Signature[Any]
     ) -> _MapPlan:
         """Return the calls of a map, checked, and what is sent."""
         if not isinstance(task, BoundTask):
@@ -777,22 +774,10 @@ class Tasks(NamesElsewhere):
         return f"Tasks({self.client!r}, {len(self._by_name)} tasks)"
 
 
-def _is_tracked(options: ListenerOptions) -> bool:
-    return bool(options.get("track")) or options.get("result_ttl") is not None
-
-
 def _add_schedule(
     worker: Worker[Any], name: str, signature: Signature[Any], options: _ScheduleOptions
 ) -> None:
     worker.schedule(name, queue=signature.queue, body=signature.body, codec=JSON, **options)
-
-
-def _listener_options(queue: str, options: ListenerOptions) -> ListenerOptions:
-    """Return the options of a queue's listener, with the defaults of tasks."""
-    chosen: ListenerOptions = {"create": True, **options}
-    if not (chosen.get("dead_letter_queue") or chosen.get("drop") or chosen.get("retry_forever")):
-        chosen["dead_letter_queue"] = f"{queue}-dead"
-    return chosen
 
 
 def _groups(signatures: list[Signature[Any]]) -> Iterator[_Group]:

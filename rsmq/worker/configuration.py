@@ -289,6 +289,8 @@ class Configuration(Generic[B_co]):
                 or a function of the attempt, from 1. None is exponential(1, 300). For a message
                 that is deferred (``Defer``), the number of its deferrals counts, if it is higher.
             no_retry: exceptions after which a message is not tried again.
+            retry_only: the only exceptions after which a message is tried again; a crash or a
+                call that exceeds max_runtime is one of the others. None passed is all of them.
             dead_letter_queue: the queue that a message is moved to after the last attempt, with the
                 reason. It must exist, or be created. None is that of the queue's own policy.
             drop: True deletes the message instead.
@@ -338,7 +340,7 @@ class Configuration(Generic[B_co]):
         def register(function: Function) -> Function:
             handlers = Handlers(process=options.get("process", False))
             handlers.add("", function)
-            self._add_listener(
+            self.add_listener(
                 make_listener(queue, handlers, codec=codec, batch=batch, **options),
                 options.get("levels"),
             )
@@ -413,7 +415,7 @@ class Configuration(Generic[B_co]):
         self._check_queue(queue)
         check_option_names(self.router, options, ListenerOptions)
         handlers = Handlers(by, process=options.get("process", False))
-        self._add_listener(
+        self.add_listener(
             make_listener(queue, handlers, codec=codec, unroutable=unroutable, **options),
             options.get("levels"),
         )
@@ -455,7 +457,7 @@ class Configuration(Generic[B_co]):
         self._check_queue(queue)
         check_option_names(self.handlers, options, ListenerOptions)
         handlers = Handlers(process=options.get("process", False), is_group=True)
-        self._add_listener(
+        self.add_listener(
             make_listener(queue, handlers, codec=codec, **options), options.get("levels")
         )
         return HandlerGroup(handlers)
@@ -481,7 +483,13 @@ class Configuration(Generic[B_co]):
                 "worker", value=self.name, hint="It is running: stop it before you change it."
             )
 
-    def _add_listener(self, new: Listener, levels: Mapping[str, int] | None = None) -> None:
+    def add_listener(self, new: Listener, levels: Mapping[str, int] | None = None) -> None:
+        """
+        Add a listener that was made elsewhere, as ``Tasks`` does.
+
+        Raises:
+            InvalidFormat: a name is invalid, or a queue has a listener already.
+        """
         self._refuse_while_running()
         added = with_levels(new, levels)
         for name in (*(each.queue for each in added), *new.target_queues):
@@ -559,7 +567,7 @@ class Configuration(Generic[B_co]):
         webhook, listener = make_webhook(
             queue, url, secret, content_type, reach, self.rsmq.codec, options
         )
-        self._add_listener(listener)
+        self.add_listener(listener)
         self._webhooks.append(webhook)
 
     def schedule(

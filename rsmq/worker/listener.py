@@ -65,38 +65,53 @@ class HandlerDecorator(Protocol[Body]):
     ) -> Callable[Concatenate[Body, P], R]: ...
 
 
-class WebhookOptions(TypedDict, total=False):
-    """The options that ``Worker.webhook`` has in common with ``Worker.listener``."""
+class _ReceiveOptions(TypedDict, total=False):
+    """How messages of a queue are received."""
 
-    vt: float | None
     concurrency: int | tuple[int, int] | None
     priority: int
     weight: int
-    max_retries: int | None
-    backoff: Backoff | Sequence[float] | float | None
-    dead_letter_queue: str | None
     create: bool
     active: bool
 
 
-class ListenerOptions(WebhookOptions, total=False):
-    """
-    The options that ``Worker.listener`` and ``Worker.router`` have in common.
+class _RetryOptions(TypedDict, total=False):
+    """What becomes of a message whose handler fails."""
 
-    ``Worker.listener`` describes each, also those of ``WebhookOptions``; ``make_listener`` checks
-    them, and has their defaults.
-    """
+    vt: float | None
+    max_retries: int | None
+    backoff: Backoff | Sequence[float] | float | None
+    dead_letter_queue: str | None
+
+
+class WebhookOptions(_RetryOptions, _ReceiveOptions, total=False):
+    """The options that ``Worker.webhook`` has in common with ``Worker.listener``."""
+
+
+class PolicyOptions(_RetryOptions, total=False):
+    """How handlers are called and what becomes of their messages; each task has its own."""
 
     no_retry: type[BaseException] | Iterable[type[BaseException]]
+    retry_only: type[BaseException] | Iterable[type[BaseException]]
     drop: bool
     retry_forever: bool
     max_runtime: float
     max_deferrals: int
     max_deferred_seconds: float
     process: bool
-    levels: Mapping[str, int] | None
     track: bool
     result_ttl: float | None
+
+
+class ListenerOptions(PolicyOptions, _ReceiveOptions, total=False):
+    """
+    The options that ``Worker.listener`` and ``Worker.router`` have in common.
+
+    ``Worker.listener`` describes each, also those of its bases; ``make_listener`` checks them, and
+    has their defaults.
+    """
+
+    levels: Mapping[str, int] | None
 
 
 def check_option_names(
@@ -288,6 +303,9 @@ class Listener:
         is_active: whether it receives from the start of the worker on.
         result_ttl: seconds for which the record of an ended message lives; None if its messages are
             not tracked.
+        parts: the listeners of those of its messages that have other handlers and settings; they
+            share its queue and its concurrency.
+        find_part: returns the place in ``parts`` for a raw body; None if this listener handles it.
     """
 
     queue: str
@@ -310,6 +328,18 @@ class Listener:
     reserved: int = 0
     result_ttl: float | None = None
     max_blocking: float = DEFAULT_MAX_BLOCKING_SECONDS
+    parts: tuple[Listener, ...] = ()
+    find_part: Callable[[bytes], int | None] = lambda _raw: None
+
+    @property
+    def with_parts(self) -> tuple[Listener, ...]:
+        """This listener and its parts."""
+        return (self, *self.parts)
+
+    def replace(self, **changes: Any) -> Listener:
+        """Return the same listener with other settings, for its parts too."""
+        parts = tuple(replace(each, **changes) for each in self.parts)
+        return replace(self, parts=parts, **changes)
 
     @property
     def declared_queue(self) -> str:
@@ -324,7 +354,8 @@ class Listener:
     @property
     def target_queues(self) -> tuple[str, ...]:
         """The queues that its messages may be moved to."""
-        named = self.policy.dead_letter_queue, self.policy.unroutable
+        policies = [each.policy for each in self.with_parts]
+        named = [name for each in policies for name in (each.dead_letter_queue, each.unroutable)]
         return tuple(dict.fromkeys(name for name in named if name is not None))
 
     @property
@@ -417,12 +448,13 @@ def make_listener(
         Policy(
             retries,
             exponential() if backoff is None else parse_backoff(backoff),
-            _check_exceptions(options.get("no_retry", ())),
+            _check_exceptions("no_retry", options.get("no_retry", ())),
             dead_letter_queue,
             unroutable,
             drop,
             check_whole_number("max_deferrals", max_deferrals, 0, MAX_RECEIVES),
             check_duration("max_deferred_seconds", max_deferred_seconds),
+            _check_exceptions("retry_only", options.get("retry_only", BaseException)),
         ),
         check_duration("max_runtime", max_runtime, low=0.001),
         options.get("create", False),
@@ -493,7 +525,7 @@ def with_levels(listener: Listener, levels: Mapping[str, int] | None) -> list[Li
             value=(listener.reserved, listener.concurrency),
             hint=f"A listener with levels reserves no slots: pass the maximum for {show(queue)}.",
         )
-    expanded = [replace(listener, level_of=queue)]
+    expanded = [listener.replace(level_of=queue)]
     for level, number in levels.items():
         name = level_queue(queue, level)
         if name in listener.target_queues:
@@ -504,7 +536,7 @@ def with_levels(listener: Listener, levels: Mapping[str, int] | None) -> list[Li
                 "differently.",
             )
         weight = check_whole_number(f"level {level}", number, 1, MAX_WEIGHT)
-        expanded.append(replace(listener, queue=name, weight=weight, level_of=queue))
+        expanded.append(listener.replace(queue=name, weight=weight, level_of=queue))
     return expanded
 
 
@@ -518,11 +550,7 @@ def rank_levels(listeners: Iterable[Listener]) -> list[Listener]:
     places = [(each.priority, 1 if each.level_of is None else each.weight) for each in listeners]
     ranks = {place: rank for rank, place in enumerate(sorted(set(places)))}
     return [
-        replace(
-            each,
-            priority=ranks[place],
-            weight=each.weight if each.level_of is None else 1,
-        )
+        each.replace(priority=ranks[place], weight=each.weight if each.level_of is None else 1)
         for each, place in zip(listeners, places, strict=True)
     ]
 
@@ -611,14 +639,14 @@ def check_vt(vt: object) -> float:
 
 
 def _check_exceptions(
-    no_retry: type[BaseException] | Iterable[type[BaseException]],
+    option: str, classes: type[BaseException] | Iterable[type[BaseException]]
 ) -> tuple[type[BaseException], ...]:
-    listed = isinstance(no_retry, Iterable) and not isinstance(no_retry, str | bytes | type)
-    types: tuple[Any, ...] = tuple(no_retry) if listed else (no_retry,)  # type: ignore[arg-type]
+    listed = isinstance(classes, Iterable) and not isinstance(classes, str | bytes | type)
+    types: tuple[Any, ...] = tuple(classes) if listed else (classes,)  # type: ignore[arg-type]
     for kind in types:
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             raise InvalidFormat(
-                "no_retry",
+                option,
                 value=show(kind),
                 hint="It is a class of exceptions, or several.",
             )

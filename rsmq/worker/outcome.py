@@ -228,6 +228,7 @@ class Policy:
         max_retries: how often a message is tried again; None is forever.
         backoff: the pause before each retry.
         no_retry: exceptions after which a message is not tried again.
+        retry_only: the only exceptions after which a message is tried again.
         dead_letter_queue: the queue that a message is moved to after its last attempt; None if
             there is none.
         unroutable: the queue for messages that have no handler; None is dead_letter_queue.
@@ -245,6 +246,11 @@ class Policy:
     drop: bool = False
     max_deferrals: int = DEFAULT_MAX_DEFERRALS
     max_deferred_seconds: float = DEFAULT_MAX_DEFERRED_SECONDS
+    retry_only: tuple[type[BaseException], ...] = (BaseException,)
+
+    def is_retried(self, error: BaseException) -> bool:
+        """Return whether a message is tried again after an exception of its handler."""
+        return isinstance(error, self.retry_only) and not isinstance(error, self.no_retry)
 
     def of_message(self, max_retries: int | None) -> Policy:
         """

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -44,6 +45,7 @@ from rsmq.worker.connection import WorkerConnection, make_async_client
 from rsmq.worker.health import Health
 from rsmq.worker.listener import (
     MAX_CONCURRENCY,
+    Listener,
     check_reservations,
     rank_levels,
 )
@@ -302,9 +304,12 @@ class Worker(Configuration[B_co]):
         finally:
             self._is_starting = False
 
+    def _all_listeners(self) -> list[Listener]:
+        return [part for each in self._listeners.values() for part in each.with_parts]
+
     def _start_children(self) -> ChildProcesses | None:
         """Start the first child process if a listener needs one."""
-        listeners = self._listeners.values()
+        listeners = self._all_listeners()
         if not any(each.process for each in listeners):
             return None
         for each in listeners:
@@ -331,7 +336,7 @@ class Worker(Configuration[B_co]):
             name: the worker's name.
 
         Returns:
-            The lanes of the listeners with ``process=True``, by queue.
+            The lanes of the listeners with ``process=True``, by their keys.
 
         Raises:
             The errors of ``child_start``.
@@ -339,17 +344,17 @@ class Worker(Configuration[B_co]):
         self.name = name
         for each in self._middleware:
             each.child_start(self)
-        lanes = {}
+        lanes: dict[str, Lane] = {}
         for listener in self._listeners.values():
-            if listener.process:
-                lanes[listener.queue] = Lane(
-                    listener,
-                    self.rsmq.namespace.queue(listener.queue),
-                    listener.vt or 0.0,
-                    self.rsmq.codec if listener.codec is None else listener.codec,
-                    1,
-                    listener.policy,
-                )
+            lane = Lane(
+                listener,
+                self.rsmq.namespace.queue(listener.queue),
+                listener.vt or 0.0,
+                self.rsmq.codec if listener.codec is None else listener.codec,
+                1,
+                listener.policy,
+            )
+            lanes.update((each.key, each) for each in lane.parts if each.listener.process)
         note_blocked_queues(lanes.values(), self._listeners.values(), self.concurrency)
         return lanes
 
@@ -433,10 +438,10 @@ class Worker(Configuration[B_co]):
             Threads(*arguments) if children is None else ThreadsWithChildren(*arguments, children)
         )
         tasks = EventLoopTasks(*arguments, self._close_async_clients)
-        if any(each.handlers.is_async for each in self._listeners.values()):
+        if any(each.handlers.is_async for each in self._all_listeners()):
             tasks.start(loop)
-        for lane in lanes:
-            if lane.listener.handlers.is_async:
+        for lane in chain.from_iterable(each.parts for each in lanes):
+            if lane.is_async:
                 lane.cancel, lane.time_out = tasks.cancel, tasks.time_out
         hooks.call("before_start", self)
         _log.info(

@@ -30,15 +30,15 @@ README = ROOT / "README.md"
 TOPICS = (
     "index", "start", "comparison",
     "clients", "unique", "groups", "limit-keys", "expiry", "queue-limits", "workers", "tasks",
-    "task-tests",
-    "jobs", "fastapi", "django", "transactions", "worker-life", "priorities", "handlers",
-    "middleware", "processes", "application-servers", "webhooks", "subscribers", "schedules",
-    "http-api", "http-operations", "http-examples", "dashboard", "sqs", "http-server", "why", "history",
-    "undo", "guarantees", "waiting", "servers", "partitions",
+    "task-tests", "jobs", "fastapi", "django", "transactions", "worker-life", "priorities",
+    "handlers", "middleware", "processes", "application-servers", "webhooks", "subscribers",
+    "schedules", "http-api", "http-operations", "http-examples", "dashboard", "sqs",
+    "http-server",
+    "why", "history", "undo", "guarantees", "waiting", "servers", "partitions",
     "durability", "chaos", "security", "headers", "tracing", "types", "spark", "spark-sql",
     "spark-recipes", "command-line", "doctor", "migration", "from-celery", "from-rq",
-    "from-task-systems", "from-rsmq-worker", "from-rest-rsmq", "from-sqs", "benchmarks", "reference", "limits",
-    "faq", "versions", "operations/kit/README", "operations/runbook", "operations/runbook-redis",
+    "from-task-systems", "from-rsmq-worker", "from-rest-rsmq", "from-sqs", "benchmarks",
+    "reference", "limits", "faq", "versions", "operations/kit/README", "operations/runbook", "operations/runbook-redis",
 )  # fmt: skip
 PAGES = {"README.md": README, **{f"{name}.md": DOCS / f"{name}.md" for name in TOPICS}}
 

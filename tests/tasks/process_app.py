@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 
 from rsmq.tasks import Tasks
 
@@ -17,3 +18,18 @@ def find_thread() -> int:
 @tasks.task(queue="processes", process=True, track=True, max_retries=0)
 def find_process() -> int:
     return os.getpid()
+
+
+@tasks.task(queue="mixed", track=True)
+def mixed_plain() -> tuple[int, str]:
+    return os.getpid(), threading.current_thread().name
+
+
+@tasks.task(queue="mixed", track=True, max_retries=3)
+async def mixed_async() -> tuple[int, str]:
+    return os.getpid(), threading.current_thread().name
+
+
+@tasks.task(queue="mixed", track=True, process=True)
+def mixed_process() -> tuple[int, str]:
+    return os.getpid(), threading.current_thread().name

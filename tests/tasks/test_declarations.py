@@ -221,8 +221,9 @@ def test_a_cell_that_is_run_again_replaces_its_task_also_with_other_options_and_
 
 def test_another_function_of_the_name_and_other_options_of_a_shared_queue_are_refused(tasks, load):
     load(1, options=", max_retries=1")
-    with pytest.raises(InvalidFormat, match=r"mail\.farewell has other options"):
-        load(2, options=", max_retries=2")
+    tasks.queue("mail", concurrency=2)
+    with pytest.raises(InvalidFormat, match=r"tasks\.queue\('mail'\) has another one"):
+        load(2, options=", concurrency=3")
     for other in (add, lambda number: None, partial(add, 1), Adder(1)):
         with pytest.raises(InvalidFormat, match="There is a task of this name, for queue 'mail'"):
             tasks.task(queue="mail", name="mail.welcome")(other)

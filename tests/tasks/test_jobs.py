@@ -124,7 +124,7 @@ def test_the_cancel_of_an_untracked_task_that_runs_is_refused_and_changes_nothin
     assert job.cancel() == "ended"
 
 
-def test_a_task_is_tracked_if_another_one_of_its_queue_declares_it(tasks):
+def test_a_task_is_tracked_if_its_queue_is(tasks):
     @tasks.task(queue="q", name="first")
     def first() -> int:
         return 1
@@ -133,6 +133,7 @@ def test_a_task_is_tracked_if_another_one_of_its_queue_declares_it(tasks):
     def second() -> int:
         return 2
 
+    tasks.queue("q", track=True)
     jobs = tasks.send_many([first.signature(), second.signature()])
     tasks.run_all()
     assert [each.result(5) for each in jobs] == [1, 2]

@@ -199,7 +199,7 @@ def test_a_task_that_always_fails_is_retried_and_then_a_dead_letter(tasks, raw):
     assert raw("q-dead") == ['{"task":"t","args":{}}']
 
 
-def test_tasks_of_a_queue_share_its_listener(tasks):
+def test_tasks_of_a_queue_share_what_belongs_to_it(tasks):
     @tasks.task(queue="q", name="first")
     def first() -> None: ...
 
@@ -212,12 +212,10 @@ def test_tasks_of_a_queue_share_its_listener(tasks):
     assert first.options(level="high").send().queue == "q_high"
     worker = tasks.worker()
     assert worker.queues == ["q", "q_high"]
-    with pytest.raises(InvalidFormat, match="share one listener, and first has other options"):
+    with pytest.raises(
+        InvalidFormat, match="concurrency belongs to queue 'q', and second has another one"
+    ):
         tasks.task(queue="q", name="fourth", concurrency=3)(lambda: None)
-    with pytest.raises(InvalidFormat, match="all plain functions or all async, and first of queue"):
-
-        @tasks.task(queue="q", name="fourth")
-        async def fourth() -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -511,21 +509,6 @@ def test_a_program_without_the_extra_for_schedules_can_declare_them(tasks, monke
     tasks.schedule("a", task.signature(), cron="0 3 * * *", timezone="UTC")
     with pytest.raises(MissingExtra):
         tasks.worker()
-
-
-def test_an_async_task_in_a_queue_of_plain_ones_is_refused_by_their_names(tasks):
-    @tasks.task(queue="q", name="plain")
-    def plain() -> None: ...
-
-    with pytest.raises(InvalidFormat) as refused:
-
-        @tasks.task(queue="q", name="other")
-        async def other() -> None: ...
-
-    assert str(refused.value) == (
-        "Invalid task format: 'other'. The tasks of a queue are all plain functions or all async, "
-        "and plain of queue 'q' is plain. Pass another queue"
-    )
 
 
 class Lazy:

@@ -46,6 +46,9 @@ def declared(tasks: Tasks, queues: RSMQ[str]) -> None:
     assert_type(welcome.options(then=bare.signature(RESULT)).send(1), JobHandle[str])
     assert_type(tasks.map(bare, [1.5], then=welcome.signature(1)), list[JobHandle[None]])
     tasks.map(welcome.options(delay=1), [1], then=welcome.signature(1))
+    tasks.map(bare, range(3), then=welcome.signature(1))
+    tasks.map(bare, ["x"], then=welcome.signature(1))  # type: ignore[misc]
+    tasks.map(welcome, ["17"], then=welcome.signature(1))  # type: ignore[misc]
     tasks.schedule("nightly", welcome.signature(1), cron="@daily")
 
     welcome.send("17")  # type: ignore[arg-type]
@@ -65,5 +68,8 @@ def declared(tasks: Tasks, queues: RSMQ[str]) -> None:
         assert_type(await tasks.asend_many([fetch.signature("x")]), list[AsyncJobHandle[bytes]])
         assert_type(await fetch("x"), bytes)
         await welcome.asend("17")  # type: ignore[arg-type]
+        mapped = await tasks.amap(fetch, ["x"], then=welcome.signature(1))
+        assert_type(mapped, list[AsyncJobHandle[bytes]])
+        await tasks.amap(fetch, [17], then=welcome.signature(1))  # type: ignore[misc]
 
     print(from_asyncio)

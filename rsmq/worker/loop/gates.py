@@ -50,8 +50,8 @@ class Gates:
         for lane, gate in self._gates:
             if all_of_them or gate.due_at(is_active=_is_active(lane)) <= now:
                 self._connection.attempt(partial(self._sync, lane, gate))
-            if lane.ready and gate.allowance() == 0:
-                self._heartbeat.release_waiting(list(lane.ready))
+            if lane.queued and gate.allowance() == 0:
+                self._heartbeat.release_waiting(list(lane.queued))
 
     def due_at(self) -> float:
         """Return the monotonic seconds at which ``sync`` is to be called next."""
@@ -77,4 +77,4 @@ class Gates:
 
 
 def _is_active(lane: Lane) -> bool:
-    return bool(lane.calls or lane.ready)
+    return bool(lane.calls or lane.queued)

@@ -88,10 +88,11 @@ class Heartbeat:
         self.release_waiting(waiting)
         for lease in due:
             if lease.state in OVER:
-                self._settler.mark_lost(lane, lease, "its visibility timeout was over")
-        kept = [lease for lease in due if lease in in_flight]
-        for at in range(0, len(kept), MESSAGES_PER_STEP):
-            self._extend(lane, kept[at : at + MESSAGES_PER_STEP])
+                self._settler.mark_lost(lease.job.lane, lease, "its visibility timeout was over")
+        for part in lane.parts:
+            kept = [each for each in due if each in in_flight and each.job.lane is part]
+            for at in range(0, len(kept), MESSAGES_PER_STEP):
+                self._extend(part, kept[at : at + MESSAGES_PER_STEP])
         in_flight.plan_renewal()
 
     def _extend(self, lane: Lane, leases: list[Lease]) -> None:
@@ -154,13 +155,13 @@ class Heartbeat:
         for lane in self._lanes:
             for lease in list(lane.in_flight):
                 if lease.expires_at <= now and lease.job.ended_at is None:
-                    self._settler.mark_lost(lane, lease, _NOT_EXTENDED)
+                    self._settler.mark_lost(lease.job.lane, lease, _NOT_EXTENDED)
 
     def lose_all(self, reason: str) -> None:
         """Mark all leases as lost."""
         for lane in self._lanes:
             for lease in list(lane.in_flight):
-                self._settler.mark_lost(lane, lease, reason)
+                self._settler.mark_lost(lease.job.lane, lease, reason)
 
     def release_waiting(self, jobs: Iterable[Job]) -> None:
         """Release the messages of calls that have not started."""
@@ -184,7 +185,7 @@ class Heartbeat:
         Raises:
             TooManyHungCalls: so many are abandoned already.
         """
-        for lane in self._lanes:
+        for lane in chain.from_iterable(each.parts for each in self._lanes):
             if lane.is_stalled:  # its event loop can't cancel them
                 continue
             max_runtime, end_seconds = lane.listener.max_runtime, 0.0
@@ -242,7 +243,9 @@ class Heartbeat:
                 leases = list(lane.in_flight)
                 for lease in leases:
                     change_call(lease.job, ABANDON_CALL)
-            released += sum(self._release_abandoned(lane, lease, reason) for lease in leases)
+            released += sum(
+                self._release_abandoned(lease.job.lane, lease, reason) for lease in leases
+            )
         return released
 
     def release_calls(self, jobs: Iterable[Job], reason: str, *, are_attempts: bool) -> None:

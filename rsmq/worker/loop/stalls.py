@@ -32,7 +32,7 @@ class Stalls:
     ) -> None:
         self._name = name
         self._lanes = {
-            is_async: [lane for lane in lanes if lane.is_async == is_async]
+            is_async: [part for lane in lanes for part in lane.parts if part.is_async == is_async]
             for is_async in (False, True)
         }
         self._heartbeat = heartbeat
@@ -58,9 +58,11 @@ class Stalls:
             exc_info=None if stall.trace is None else as_error(stall),
         )  # fmt: skip
         for lane in lanes:
-            lane.is_stalled = True
-            self._quarantine.release_of(lane)
-        self._heartbeat.release_waiting(list(chain.from_iterable(lane.ready for lane in lanes)))
+            # Whose handlers its next messages have is not known before they are received.
+            lane.is_stalled = lane.main.is_stalled = True
+            self._quarantine.release_of(lane.main)
+        waiting = chain.from_iterable([lane.main.queued for lane in lanes])
+        self._heartbeat.release_waiting(dict.fromkeys(waiting))
 
     def _end(self, lanes: Sequence[Lane], stall: Stall) -> None:
         _log.warning(
@@ -69,6 +71,7 @@ class Stalls:
         )  # fmt: skip
         for lane in lanes:
             lane.is_stalled = False
+            lane.main.is_stalled = any(each.is_stalled for each in lane.main.variants)
 
     def note_late(self, seconds: float) -> None:
         """

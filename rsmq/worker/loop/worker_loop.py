@@ -147,7 +147,8 @@ class WorkerLoop:
             lane.arrivals = Arrivals(
                 connection.client, lane.keys.zset, partial(self._wake_lane, lane)
             )
-            lane.renew_soon = self._renew_soon
+            for part in lane.parts:
+                part.renew_soon = self._renew_soon
             lane.is_active = lane.listener.declared_queue not in inactive
         self._inactive = inactive
         self._has_switches = False
@@ -224,7 +225,7 @@ class WorkerLoop:
         lane.is_active = is_active
         lane.arrivals.stop()
         if not is_active:
-            self._heartbeat.release_waiting(list(lane.ready))
+            self._heartbeat.release_waiting(list(lane.queued))
             self._quarantine.release_of(lane)
         _log.info(
             "worker %s %s from queue %s",
@@ -367,7 +368,10 @@ class WorkerLoop:
             job = finished.popleft()
             self._finished_count += 1
             if job.started_at is not None and job.ended_at is not None:
-                job.lane.record_duration(job.ended_at - job.started_at)
+                lane, seconds = job.lane, job.ended_at - job.started_at
+                lane.record_duration(seconds)
+                if lane.main is not lane:
+                    lane.main.record_duration(seconds)
             if job.call_state is not CALL_ABANDONED:
                 settler.decide_outcomes(job)
 
@@ -422,8 +426,8 @@ class WorkerLoop:
     def _release_unstarted(self) -> None:
         """Release the messages of calls that may not begin before the name is confirmed."""
         for lane in self._lanes:
-            if lane.ready:
-                self._heartbeat.release_waiting(list(lane.ready))
+            if lane.queued:
+                self._heartbeat.release_waiting(list(lane.queued))
         self._quarantine.release_unstarted()
 
     def limit_prefetch(self) -> None:
@@ -448,8 +452,8 @@ class WorkerLoop:
         self._prefetcher.stop_waiting()
         self._quarantine.release_waiting()
         for lane in self._lanes:
-            if lane.ready:
-                self._heartbeat.release_waiting(list(lane.ready))
+            if lane.queued:
+                self._heartbeat.release_waiting(list(lane.queued))
 
     def _can_end(self) -> bool:
         """Return whether nothing is left to be done, or the grace period is over."""
@@ -564,7 +568,7 @@ class WorkerLoop:
 
     def _count_jobs_before_wake_up(self) -> int:
         """Return how many calls may end before the loop is woken, to share one write."""
-        durations = [lane.mean_seconds for lane in self._lanes if lane.ready or lane.calls]
+        durations = [lane.mean_seconds for lane in self._lanes if lane.queued or lane.calls]
         shortest = min(
             (mean for mean in durations if mean is not None), default=TARGET_START_SECONDS
         )

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
@@ -226,7 +227,10 @@ class Prefetcher:
             self._note_groups(lane)
 
     def _can_ask(self, lane: Lane) -> bool:
-        return not (lane.is_closed or lane.allowance() == 0 or self._settler.has_backlog(lane))
+        return not (lane.is_closed or lane.allowance() == 0 or self._has_backlog(lane))
+
+    def _has_backlog(self, lane: Lane) -> bool:
+        return any(self._settler.has_backlog(each) for each in lane.parts)
 
     def _lanes_to_ask(self) -> list[Lane]:
         """Return the lanes that may be asked now; see ``Turns.lanes_to_ask``."""
@@ -234,7 +238,7 @@ class Prefetcher:
         if shares is None:
             return self._turns.lanes_to_ask(self._can_ask)
         open_lanes = [lane for lane in self._lanes if not lane.is_closed and lane.allowance() != 0]
-        lanes = [lane for lane in open_lanes if not self._settler.has_backlog(lane)]
+        lanes = [lane for lane in open_lanes if not self._has_backlog(lane)]
         if len(lanes) < len(open_lanes):
             lanes = without_lanes_ahead(
                 lanes, open_lanes, shares, is_strict=self._run_queue.is_strict
@@ -294,7 +298,7 @@ class Prefetcher:
     ) -> tuple[Sequence[Job], Sequence[Job]]:
         """Return the calls for received messages, and the calls in quarantine."""
         for lease in lane.in_flight.find(result.ids):
-            self._settler.mark_lost(lane, lease, "it was received once more")
+            self._settler.mark_lost(lease.job.lane, lease, "it was received once more")
         singles = self._make_single_jobs(lane, result, sent_at)
         if self._hooks["after_receive"]:
             messages = [single.to_delivery(lane.name, lane.codec) for single in singles]
@@ -309,6 +313,8 @@ class Prefetcher:
                 lane, quarantined, 1, sent_at
             )
         lane.add((*singles, *quarantined), sent_at)
+        for single in (*singles, *quarantined) if lane.variants else ():
+            lane.in_flight.renew_by(single, single.renew_at)
         return singles, quarantined
 
     def _make_single_jobs(
@@ -317,7 +323,7 @@ class Prefetcher:
         self._settler.numbers.received += len(result.ids)
         now = result.now_ms
         self._connection.server_ahead = now / 1000 - sent_at
-        make_job = single_job_class(lane.listener)
+        make_job = _make_variant if lane.variants else single_job_class(lane.listener)
         singles = [
             make_job(lane, id, raw, 1, now, sent_at)
             for id, raw in zip(result.ids, result.raws, strict=True)
@@ -386,6 +392,15 @@ class Prefetcher:
             )
             return result
         return replace(result, finished=dict(zip(places, names, strict=True)))
+
+
+def _make_variant(lane: Lane, id: str, raw: bytes, *args: Any) -> SingleJob:
+    """Return a call of the handlers for a body, whose lane may want a longer lease."""
+    variant = lane.find_variant(raw)
+    job = single_job_class(variant.listener)(variant, id, raw, *args)
+    if variant.vt > lane.vt:  # it was received with that of the queue
+        lane.in_flight.extend(job, job.received_at + lane.vt, job.received_at)
+    return job
 
 
 def _make_batches(

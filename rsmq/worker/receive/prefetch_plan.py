@@ -125,8 +125,8 @@ def without_lanes_ahead(
 
 def _is_ahead(lane: Lane, other: Lane, shares: Mapping[Lane, Shares[Lane]]) -> bool:
     of_lane = shares[lane]
-    return other in of_lane.weights and of_lane.turn(lane, len(lane.ready)) > of_lane.turn(
-        other, len(other.ready)
+    return other in of_lane.weights and of_lane.turn(lane, len(lane.queued)) > of_lane.turn(
+        other, len(other.queued)
     )
 
 
@@ -151,7 +151,7 @@ def _order_by_turn(
         key=lambda each: (
             not each[1],
             -each[0].listener.priority,
-            shares[each[0]].turn(each[0], len(each[0].ready)),
+            shares[each[0]].turn(each[0], len(each[0].queued)),
         ),
     )
 
@@ -182,13 +182,13 @@ def _sum_up(shares: Shares[Lane], lanes: Collection[Lane]) -> _Sharing:
     weights = shares.weights
     active = [each for each in weights if not (each.is_waiting or each.is_closed)]
     with_room = frozenset(each for each in active if each in lanes and _room(each) > 0)
-    turns = [(shares.turn(each), each) for each in active if each.ready or each in with_room]
+    turns = [(shares.turn(each), each) for each in active if each.queued or each in with_room]
     return _Sharing(
         shares,
         sum(weights[each] for each in active),
         with_room,
         sum(weights[each] for each in with_room),
-        nsmallest(2, (each for each in turns if each[1].ready), key=itemgetter(0)),
+        nsmallest(2, (each for each in turns if each[1].queued), key=itemgetter(0)),
         nsmallest(2, turns, key=itemgetter(0)),
     )
 
@@ -209,7 +209,7 @@ def _share_slots(
     so slow that nothing would be prefetched; and one that is ahead of others is asked for less.
     """
     shares, total = sharing.shares, sharing.total
-    weight, waiting = shares.weights[lane], len(lane.ready)
+    weight, waiting = shares.weights[lane], len(lane.queued)
     total_with_room = sharing.total_with_room + (0 if lane in sharing.with_room else weight)
     startable = min(startable, math.ceil(max(open_slots, 0) * weight / total_with_room))
     prefetch = math.ceil(min(prefetch, MAX_SHARED_PREFETCH) * weight / total)
@@ -227,12 +227,12 @@ def _share_slots(
 
 def _room(lane: Lane) -> int:
     """Return how many more calls a lane may have, beside its running and waiting ones."""
-    return lane.limit_now - len(lane.calls) - len(lane.ready)
+    return lane.limit_now - len(lane.calls) - len(lane.queued)
 
 
 def _count_open_reserved(lane: Lane) -> int:
     """Return how many more calls of a lane have a reserved slot; not positive if none has one."""
-    return lane.reserved - len(lane.calls) - len(lane.ready)
+    return lane.reserved - len(lane.calls) - len(lane.queued)
 
 
 def _put_reserving_first(ordered: list[tuple[Lane, bool]]) -> list[tuple[Lane, bool]]:
@@ -274,7 +274,7 @@ def plan_requests(
     sharings: dict[int, _Sharing] = {}
     ordered = order_lanes(lanes, now, shares, is_strict=is_strict)
     for lane, starved in _put_reserving_first(ordered):
-        size, waiting, priority = lane.size, len(lane.ready), lane.listener.priority
+        size, waiting, priority = lane.size, len(lane.queued), lane.listener.priority
         open_slots = free - sum(
             count for priority_of_ready, count in ready.items() if priority_of_ready >= priority
         )

@@ -85,7 +85,7 @@ class Turns:
             groups.setdefault((lane.listener.priority, lane.is_waiting), []).append(lane)
 
         def turn(lane: Lane) -> float:
-            return shares[lane].turn(lane, len(lane.ready))
+            return shares[lane].turn(lane, len(lane.queued))
 
         first: list[Lane] = []
         for (_, is_waiting), group in groups.items():

@@ -5,6 +5,7 @@ Handlers that wait for a job which their own worker can't begin before they end.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import chain
 
 from rsmq.guarded_log import get_logger
 from rsmq.jobs.before_wait import checks
@@ -25,7 +26,7 @@ def note_blocked_queues(
         listeners: all listeners of the worker.
         concurrency: the worker's maximum number of concurrent calls.
     """
-    for lane in lanes:
+    for lane in chain.from_iterable(each.parts for each in lanes):
         own = lane.listener
         if concurrency == 1:
             lane.blocked_queues = frozenset(each.queue for each in listeners)

@@ -206,7 +206,7 @@ class Quarantine:
 
     def release_of(self, lane: Lane) -> None:
         """Release the messages of the calls of a lane that have not started."""
-        self._withdraw([job for job in (*self._jobs, *self._child_jobs) if job.lane is lane])
+        self._withdraw([job for job in (*self._jobs, *self._child_jobs) if job.lane.main is lane])
 
     def release_unstarted(self) -> None:
         """

@@ -76,16 +76,18 @@ class RunQueue:
         self.lock = threading.Lock()
         calls_of_levels: dict[str, dict[Job, None]] = {}
         for lane in lanes:
-            lane.lock = self.lock
             level_of = lane.listener.level_of
-            if level_of is not None:
-                lane.calls = calls_of_levels.setdefault(level_of, lane.calls)
+            for part in lane.parts:
+                part.lock = self.lock
+                if level_of is not None:
+                    part.calls = calls_of_levels.setdefault(level_of, lane.calls)
         self.running_count = 0
         self.quarantined_job: Job | None = None
         self.is_exclusive = False
         self.start_deadline = math.inf
         self._slots = slots
-        self._lanes = lanes
+        self._main_lanes = lanes
+        self._lanes = [part for lane in lanes for part in lane.parts]
         #: The lanes that have waiting calls, for tasks (True) and for threads.
         self._lanes_with_ready: dict[bool, dict[Lane, None]] = {False: {}, True: {}}
         self._turns = itertools.count(1)
@@ -151,7 +153,8 @@ class RunQueue:
         return self._start_first(min(lanes, key=self._order), now)
 
     def _order(self, lane: Lane) -> tuple[Any, ...]:
-        return not lane.urgent_count, -lane.listener.priority, lane.last_turn
+        main = lane.main
+        return not lane.urgent_count, -lane.listener.priority, main.last_turn, lane.last_turn
 
     def _start_first(self, lane: Lane, now: float) -> Job:
         job = lane.ready.popleft()
@@ -159,7 +162,7 @@ class RunQueue:
             lane.urgent_count -= 1
         if not lane.ready:
             del self._lanes_with_ready[lane.is_async][lane]
-        lane.last_turn = next(self._turns)
+        lane.last_turn = lane.main.last_turn = next(self._turns)
         return self._start(job, now)
 
     def _start(self, job: Job, now: float) -> Job:
@@ -189,10 +192,11 @@ class RunQueue:
             self.quarantined_job = None
 
     def _update_limits(self) -> None:
-        lanes = self._lanes
+        lanes = self._main_lanes
         uses = [SlotUse(len(lane.calls), lane.reserved, lane.limit) for lane in lanes]
         for lane, limit in zip(lanes, compute_limits(self._slots, uses), strict=True):
-            lane.limit_now = limit
+            for part in lane.parts:
+                part.limit_now = limit
 
     def abandon(self, jobs: Iterable[Job]) -> list[Job]:
         """
@@ -297,7 +301,7 @@ class SharingRunQueue(RunQueue):
 
     def add(self, jobs: Iterable[Job]) -> None:
         jobs = list(jobs)
-        for lane in {job.lane for job in jobs}:
+        for lane in {job.lane.main for job in jobs}:
             self._shares[lane].join(lane)
         super().add(jobs)
 
@@ -329,12 +333,12 @@ class SharingRunQueue(RunQueue):
         return (
             not lane.urgent_count,
             -lane.listener.priority,
-            self._shares[lane].turn(lane),
+            self._shares[lane.main].turn(lane.main),
             lane.last_turn,
         )
 
     def _start_first(self, lane: Lane, now: float) -> Job:
-        self._shares[lane].begin(lane)
+        self._shares[lane.main].begin(lane.main)
         return super()._start_first(lane, now)
 
 

@@ -75,8 +75,8 @@ def read_error(error: BaseException, policy: Policy | None = None) -> HandlerFai
     exceptions that are not an ``Exception``.
 
     Args:
-        policy: the listener's policy, whose ``no_retry`` is applied here, where the class exists;
-            None if the outcome is decided already.
+        policy: the listener's policy, whose ``no_retry`` and ``retry_only`` are applied here, where
+            the class exists; None if the outcome is decided already.
     """
     try:
         return _Reader(error).read(policy)
@@ -204,7 +204,7 @@ def _check_reading(error: BaseException) -> None:
 def _is_final(error: BaseException, policy: Policy | None) -> bool:
     if issubclass(type(error), RemoteError):
         return bool(error.is_final)  # type: ignore[attr-defined]
-    return policy is not None and bool(policy.no_retry) and isinstance(error, policy.no_retry)
+    return policy is not None and not policy.is_retried(error)
 
 
 def make_error(

@@ -8,8 +8,9 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, TypeAlias
 
 from rsmq.codecs import Codec
@@ -102,6 +103,10 @@ class Lane:
             None before the first call ends. Written by ``record_duration``.
         no_prefetch_until: monotonic seconds until which nothing is prefetched. Written by
             ``WorkerLoop``.
+        main: the lane that receives its messages: itself, or the one whose variant it is. A
+            setting.
+        variants: the lanes of the parts of its listener. They share its messages in flight, its
+            running calls and its limit. A setting.
     """
 
     listener: Listener
@@ -130,6 +135,8 @@ class Lane:
     time_out: Callable[[Job], object] = field(default=lambda _job: None)
     renew_soon: Callable[[Any], object] = field(default=lambda _lease: None)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    main: Lane = field(init=False)
+    variants: list[Lane] = field(default_factory=list)
     reserved: int = field(init=False)
     limit_now: int = field(init=False)
     _window_calls: int = 0
@@ -139,6 +146,42 @@ class Lane:
     def __post_init__(self) -> None:
         self.limit_now = self.limit
         self.reserved = min(self.listener.reserved, self.limit)
+        self.main = self
+        for part in self.listener.parts:
+            lane = Lane(part, self.keys, self.vt, self.codec, self.limit, part.policy)
+            lane._share(self)  # noqa: SLF001 - another of this class
+            self.variants.append(lane)
+
+    def _share(self, main: Lane) -> None:
+        """Become a variant of a lane."""
+        self.main, self.in_flight, self.calls = main, main.in_flight, main.calls
+        self._use_vt_of(main)
+
+    def _use_vt_of(self, main: Lane) -> None:
+        self.vt = max(main.vt, self.listener.vt or 0.0)
+
+    @property
+    def key(self) -> str:
+        """Its name among the lanes of its worker."""
+        variants = self.main.variants
+        return self.name if self.main is self else f"{self.name} {variants.index(self)}"
+
+    @property
+    def parts(self) -> tuple[Lane, ...]:
+        """This lane and its variants."""
+        return (self, *self.variants)
+
+    @property
+    def queued(self) -> Sequence[Job]:
+        """The calls of its queue that wait for a slot."""
+        if not self.variants:
+            return self.ready
+        return list(chain.from_iterable([each.ready for each in self.parts]))
+
+    def find_variant(self, raw: bytes) -> Lane:
+        """Return the lane whose handlers are called with a body."""
+        place = self.listener.find_part(raw)
+        return self if place is None else self.variants[place]
 
     @property
     def name(self) -> str:
@@ -212,7 +255,7 @@ class Lane:
         """Return how many calls of its queue run; the lock is not held."""
         if self.listener.level_of is None:
             return len(self.calls)
-        return sum(job.lane is self for job in tuple(self.calls))
+        return sum(job.lane.main is self for job in tuple(self.calls))
 
     @property
     def size(self) -> int:
@@ -309,3 +352,6 @@ class Lane:
             if target is not None and limit is not None and target != self.name:
                 policy = replace(policy, dead_letter_queue=target, max_retries=max(limit - 1, 0))
             self.policy = policy
+        for each in self.variants:
+            each.apply_queue_attributes(attributes)
+            each._use_vt_of(self)  # noqa: SLF001 - another of this class
