@@ -38,7 +38,8 @@ TOPICS = (
     "durability", "chaos", "security", "headers", "tracing", "types", "spark", "spark-sql",
     "spark-recipes", "command-line", "doctor", "migration", "from-celery", "from-rq",
     "from-task-systems", "from-rsmq-worker", "from-rest-rsmq", "from-sqs", "benchmarks",
-    "reference", "limits", "faq", "versions", "operations/kit/README", "operations/runbook", "operations/runbook-redis",
+    "reference", "limits", "faq", "versions", "operations/kit/README", "operations/runbook",
+    "operations/runbook-redis",
 )  # fmt: skip
 PAGES = {"README.md": README, **{f"{name}.md": DOCS / f"{name}.md" for name in TOPICS}}
 

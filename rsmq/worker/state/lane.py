@@ -149,7 +149,7 @@ class Lane:
         self.main = self
         for part in self.listener.parts:
             lane = Lane(part, self.keys, self.vt, self.codec, self.limit, part.policy)
-            lane._share(self)  # noqa: SLF001 - another of this class
+            lane._share(self)
             self.variants.append(lane)
 
     def _share(self, main: Lane) -> None:
