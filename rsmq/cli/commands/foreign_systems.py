@@ -64,11 +64,13 @@ def make_source(kind: str, server: Server, options: Mapping[str, Any]) -> Source
     of_rqueue = {name: options[name] for name in ("unwrap", "prefix", "schedules", "unique_ids")}
     makers: dict[str, Callable[[], Source]] = {
         "rfq": lambda: RFQ(server),
-        "list": lambda: Lists(server, processing=options["processing"]),
+        "list": lambda: Lists(server, processing=options.get("processing", ())),
         "rqueue": lambda: Rqueue(server, **of_rqueue),
         "redisrq": lambda: RedisRQ(server),
         "rsmq": lambda: Queues(
-            server, colon=not options["no_colon"], milliseconds=options["milliseconds"]
+            server,
+            colon=not options.get("no_colon"),
+            milliseconds=options.get("milliseconds", False),
         ),
     }
     return makers[kind]()
