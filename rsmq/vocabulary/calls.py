@@ -20,19 +20,6 @@ class User(Enum):
     ADMINISTRATOR = "administrator"
 
 
-class ParameterKind(Enum):
-    """The kind of an argument of a command."""
-
-    QUEUE = "queue"
-    QUEUES = "queues"
-    IDS = "ids"
-    NAME = "name"
-    NAMES = "names"
-    SECONDS = "seconds"
-    WHOLE_NUMBER = "whole number"
-    OTHER_QUEUE = "other queue"
-
-
 class Outcome(Enum):
     """The form of the result of a call, in text and in JSON."""
 
@@ -51,26 +38,6 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
-    """
-    An argument of a command.
-
-    Attributes:
-        name: that of the method.
-        kind: its type, and whether it is an argument or an option.
-        text: the help of an option.
-        option: the names of an option.
-        default: the default of an option; None makes it required.
-    """
-
-    name: str
-    kind: ParameterKind
-    text: str = ""
-    option: str = ""
-    default: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class OneCall:
     """
     A command that is one call.
@@ -78,18 +45,20 @@ class OneCall:
     Attributes:
         summary: its purpose, as the list of commands has it.
         outcome: the form of the result.
-        parameters: the arguments of the method.
+        arguments: its arguments as the help shows them; the first one is the first of the method.
         word: what has happened, as in ``deleted``; of a text, its name.
         otherwise: what is so if nothing has changed.
+        options: its options as the help shows them, by the arguments of the method.
         detail: further sentences of the help.
         examples: examples of calls, one line each.
     """
 
     summary: str
     outcome: Outcome
-    parameters: tuple[Parameter, ...] = ()
+    arguments: str = ""
     word: str = ""
     otherwise: str = ""
+    options: str = ""
     detail: str = ""
     examples: tuple[str, ...] = ()
 
@@ -118,20 +87,6 @@ class MethodRow:
     why_not: str = ""
 
 
-_QUEUE = Parameter("qname", ParameterKind.QUEUE)
-_QUEUES = Parameter("qname", ParameterKind.QUEUES)
-_IDS = Parameter("ids", ParameterKind.IDS)
-_NAMES = Parameter("name", ParameterKind.NAMES)
-_NAME = Parameter("name", ParameterKind.NAME)
-_VT = Parameter(
-    "vt", ParameterKind.SECONDS,
-    "How long to hide them from now on, 0 to 9,999,999; 0 makes them visible.", "--vt",
-)  # fmt: skip
-_DESTINATION = Parameter("destination", ParameterKind.OTHER_QUEUE, "The target queue.", "--to")
-_MAX_MESSAGES = Parameter(
-    "max_messages", ParameterKind.WHOLE_NUMBER, "The highest number of messages, 1 to 10,000.",
-    "--number, -n", 1000,
-)  # fmt: skip
 _OF_PROGRAMS = "the connections of a program"
 _FOR_PACKAGES = "for packages that are built on the client"
 
@@ -154,8 +109,8 @@ CALLS: tuple[MethodRow, ...] = (
         "pause_queue", "pause", "POST /queues/{queue}:pause",
         one_call=OneCall(
             "Stop workers from receiving from queues.",
-            Outcome.OF_QUEUES, (_QUEUES,), "paused", "was paused already",
-            "Workers still process the messages that they have received. Producers, and "
+            Outcome.OF_QUEUES, "QUEUE...", "paused", "was paused already",
+            detail="Workers still process the messages that they have received. Producers, and "
             "consumers that are not workers, are not affected.",
             examples=("rsmq pause orders",),
         ),
@@ -164,7 +119,7 @@ CALLS: tuple[MethodRow, ...] = (
         "resume_queue", "resume", "POST /queues/{queue}:resume",
         one_call=OneCall(
             "Let workers receive from paused queues again.",
-            Outcome.OF_QUEUES, (_QUEUES,), "resumed", "was resumed already",
+            Outcome.OF_QUEUES, "QUEUE...", "resumed", "was resumed already",
             examples=("rsmq resume orders",),
         ),
     ),
@@ -191,7 +146,7 @@ CALLS: tuple[MethodRow, ...] = (
         "delete_messages", "delete", "POST /queues/{queue}/messages:delete", User.CONSUMER,
         one_call=OneCall(
             "Delete messages.",
-            Outcome.OF_IDS, (_QUEUE, _IDS), "deleted",
+            Outcome.OF_IDS, "QUEUE ID...", "deleted",
             detail="Messages that are in flight are deleted too. The exit code is 1 if a "
             "message is not in the queue.",
             examples=("rsmq delete orders ID", "rsmq rm orders ID ID --json"),
@@ -206,7 +161,9 @@ CALLS: tuple[MethodRow, ...] = (
         User.CONSUMER,
         one_call=OneCall(
             "Set for how long messages are hidden from now on.",
-            Outcome.OF_IDS, (_QUEUE, _IDS, _VT), "changed",
+            Outcome.OF_IDS, "QUEUE ID...", "changed",
+            options="--vt DURATION  How long to hide them from now on, 0 to 9,999,999; 0 makes "
+            "them visible.  [required]",
             detail="It changes any message, also one that another consumer has received. The "
             "exit code is 1 if a message is not in the queue.",
             examples=("rsmq visibility orders ID --vt 600", "rsmq vs orders ID --vt 0"),
@@ -226,7 +183,9 @@ CALLS: tuple[MethodRow, ...] = (
         "sweep_expired", "sweep-expired", "POST /queues/{queue}:sweep-expired",
         one_call=OneCall(
             "Remove messages that are expired, or move them to a dead-letter queue.",
-            Outcome.TEXTS, (_QUEUE, _MAX_MESSAGES),
+            Outcome.TEXTS, "QUEUE",
+            options="--number, -n, max_messages N  The highest number of messages, 1 to 10,000.  "
+            "[default: 1000]",
             detail="Use it for queues whose consumers are Node or PHP programs, which deliver "
             "expired messages. It prints the ids of the messages. Messages that are in "
             "flight stay.",
@@ -237,7 +196,7 @@ CALLS: tuple[MethodRow, ...] = (
         "sweep_groups", "sweep-groups", "POST /queues/{queue}:sweep-groups",
         one_call=OneCall(
             "Admit messages of groups whose last message another client has deleted.",
-            Outcome.NUMBER, (_QUEUE,), "admitted",
+            Outcome.NUMBER, "QUEUE", "admitted",
             detail="Workers do this once a minute. Use it for queues with groups whose "
             "consumers are all Node or PHP programs, once a minute. It prints how many "
             "messages were admitted.",
@@ -249,7 +208,8 @@ CALLS: tuple[MethodRow, ...] = (
         "move_messages", "move", "POST /queues/{queue}/messages:move",
         one_call=OneCall(
             "Move messages to another queue.",
-            Outcome.OF_IDS, (_QUEUE, _IDS, _DESTINATION), "moved",
+            Outcome.OF_IDS, "QUEUE ID...", "moved",
+            options="--to, destination QUEUE  The target queue.  [required]",
             detail="They keep their ids and counters. Messages that are in flight are moved "
             "too. The exit code is 1 if a message is not in the queue.",
             examples=("rsmq move orders ID ID --to invoices",),
@@ -266,7 +226,7 @@ CALLS: tuple[MethodRow, ...] = (
         "schedules.remove", "schedule remove", "DELETE /schedules/{schedule}",
         one_call=OneCall(
             "Remove schedules. Messages that they have sent stay.",
-            Outcome.OF_NAMES, (_NAMES,), "removed", "there is none",
+            Outcome.OF_NAMES, "NAME...", "removed", "there is none",
             examples=("rsmq schedule remove report",),
         ),
     ),
@@ -274,7 +234,7 @@ CALLS: tuple[MethodRow, ...] = (
         "schedules.pause", "schedule pause", "POST /schedules/{schedule}:pause",
         one_call=OneCall(
             "Pause schedules. Their times pass without a message.",
-            Outcome.OF_NAMES, (_NAMES,), "paused", "was paused already",
+            Outcome.OF_NAMES, "NAME...", "paused", "was paused already",
             examples=("rsmq schedule pause report",),
         ),
     ),
@@ -282,7 +242,7 @@ CALLS: tuple[MethodRow, ...] = (
         "schedules.resume", "schedule resume", "POST /schedules/{schedule}:resume",
         one_call=OneCall(
             "Resume paused schedules, with their next times.",
-            Outcome.OF_NAMES, (_NAMES,), "resumed", "was not paused",
+            Outcome.OF_NAMES, "NAME...", "resumed", "was not paused",
             examples=("rsmq schedule resume report",),
         ),
     ),
@@ -290,7 +250,7 @@ CALLS: tuple[MethodRow, ...] = (
         "schedules.run_now", "schedule run", "POST /schedules/{schedule}:run",
         one_call=OneCall(
             "Send the message of a schedule now, once. Its times stay as they are.",
-            Outcome.TEXT, (_NAME,), "id",
+            Outcome.TEXT, "NAME", "id",
             examples=("rsmq schedule run report",),
         ),
     ),

@@ -6,8 +6,7 @@ import pytest
 from redis import exceptions as redis_errors
 
 from rsmq import errors
-from rsmq.cli.app.errors import Failed, describe_error
-from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.errors import Exit, Failed, describe_error
 
 
 def subclasses(error_class):

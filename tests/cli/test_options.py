@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from rsmq.cli.app.command import DURATION
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import DURATION, options
 
 
 def make(text, **further):

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from dataclasses import dataclass, field
-from importlib import import_module
 
 import click
 import yaml
@@ -49,7 +48,7 @@ class Run:
             click.UsageError: it would refuse them.
         """
         entry = COMMANDS[self.command]
-        command: click.Command = getattr(import_module(entry.module), entry.attribute)
+        command: click.Command = entry.load()
         arguments = self.words[1:] if self.words[0] == "rsmq-worker" else self.words[2:]
         return command.make_context(self.command, list(arguments)).params
 

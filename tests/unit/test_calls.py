@@ -14,7 +14,7 @@ from rsmq.cli.app.call import Call as Context
 from rsmq.cli.app.program import root
 from rsmq.schedules.asyncio_ import AsyncSchedules
 from rsmq.trash.asyncio_ import AsyncTrash
-from rsmq.vocabulary.calls import BY_NAME, CALLS, Outcome, ParameterKind, User
+from rsmq.vocabulary.calls import BY_NAME, CALLS, Outcome, User
 from rsmq.web.routes import TABLE
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -90,17 +90,16 @@ def test_each_command_exists_and_calls_its_methods():
 def test_a_command_of_one_call_has_the_arguments_of_the_method(call):
     row = call.one_call
     command = find_command(call.command)
-    passed = {each.name: each for each in command.params if each.expose_value}
-
-    assert list(passed) == [each.name for each in row.parameters]
     assert command.help.startswith(f"{row.summary}\n")
     assert command.examples == row.examples
-    signature = inspect.signature(METHODS[call.name])
-    for each in row.parameters:
-        if each.kind not in {ParameterKind.QUEUE, ParameterKind.QUEUES}:
-            assert each.name in signature.parameters, each.name
-        if each.default is not None:
-            assert each.default == signature.parameters[each.name].default
+    parameters = inspect.signature(METHODS[call.name]).parameters
+    passed = [each for each in command.params if each.expose_value]
+    options = [each for each in passed if isinstance(each, click.Option)]
+    assert {each.name for each in options} <= parameters.keys()
+    for each in options:
+        assert each.required or str(parameters[each.name].default) == each.default
+    arguments = {each.name for each in passed if each not in options}
+    assert arguments <= {"queue", "queues", "name", "names", "ids"}
     if row.outcome in {Outcome.OF_QUEUES, Outcome.OF_NAMES}:
         assert row.word
         assert row.otherwise

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rsmq.cli.app.errors import Failed
-from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.errors import Exit, Failed
 from rsmq.cli.app.output import Output, format_text
 from rsmq.cli.app.profiles import Config, Profile, read_config
 from rsmq.errors import show_all

@@ -1,20 +1,33 @@
 """
-Decorators and options of all commands.
+Decorators of commands: their arguments, and their options as the help shows them.
+
+    @options('''
+        --vt DURATION  How long to hide the messages; the queue's vt by default.
+        --number, -n N  The highest number of messages.  [default: 10]
+        --kind [json|csv]  The format of the files.  [required]
+        --allow CIDR...  Allow these addresses; may be repeated.
+        --wait DURATION=0  How long to wait.
+        --from, origin NAME  The source, which is the argument origin of the function.
+        --replace  Change the settings of a subscriber of this name.
+    ''')
+
+The word after the names says the type: DURATION, N and PORT are numbers, choices are in brackets,
+and an option without a word is a flag. A default after = is not shown. Two spaces precede the text.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from rsmq.cli.app import command_table
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.durations import parse_duration
-from rsmq.cli.app.exit_codes import MEANINGS
 
 
 class _CommonOption(click.Option):
@@ -125,11 +138,11 @@ class Group(DocumentedCommand, click.Group):
     The error for an unknown command suggests commands with similar names.
     """
 
-    def subcommand(self, name: str, *examples: str) -> Callable[[Callable[..., Any]], Any]:
+    def subcommand(self, usage: str, *examples: str) -> Callable[[Callable[..., Any]], Any]:
         """Return a decorator that adds a command to this group, as ``command`` makes it."""
 
         def add(function: Callable[..., Any]) -> Any:
-            made = command(name, *examples)(function)
+            made = command(usage, *examples)(function)
             self.add_command(made)
             return made
 
@@ -160,76 +173,65 @@ class Group(DocumentedCommand, click.Group):
         self.format_commands(ctx, formatter)
 
 
-class Root(Group):
-    """The program: the commands of the table, each imported when it is called."""
-
-    def list_commands(self, _: click.Context) -> list[str]:
-        return list(command_table.COMMANDS)
-
-    def all_names(self, ctx: click.Context) -> list[str]:
-        return [*self.list_commands(ctx), *command_table.ALIASES]
-
-    def suggest(self, ctx: click.Context, word: str) -> list[str]:
-        other_terms = command_table.OTHER_TERMS.get(word.lower())
-        return list(other_terms) if other_terms else super().suggest(ctx, word)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments. ``help COMMAND`` is the same as ``COMMAND --help``."""
-        if args[:1] == ["help"]:
-            args = [*args[1:], "--help"]
-        return super().parse_args(ctx, args)
-
-    def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
-        entry = command_table.COMMANDS.get(command_table.ALIASES.get(cmd_name, cmd_name))
-        return entry.load() if entry else None
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return commands from the table, whose modules need not be imported, and options."""
-        items = [
-            CompletionItem(name, help=entry.summary)
-            for name, entry in command_table.COMMANDS.items()
-            if name.startswith(incomplete)
-        ]
-        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
-
-    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(len(_name_with_aliases(*each)) for each in command_table.COMMANDS.items())
-        for title, section in command_table.SECTIONS.items():
-            rows = [
-                (_name_with_aliases(name, entry).ljust(width), entry.summary)
-                for name, entry in section.items()
-            ]
-            with formatter.section(title):
-                formatter.write_dl(rows)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Exit codes"):
-            formatter.write_dl([(f"{int(code):3}", text) for code, text in MEANINGS.items()])
-        super().format_epilog(ctx, formatter)
-
-
-def _name_with_aliases(name: str, entry: command_table.Entry) -> str:
-    return ", ".join((name, *entry.aliases))
-
-
 Decorator = Callable[[Callable[..., Any]], Any]
 
 
 def command(
-    name: str, *examples: str, **attributes: Any
+    usage: str, *examples: str, **attributes: Any
 ) -> Callable[[Callable[..., Any]], DocumentedCommand]:
     """
-    Return a decorator that turns a function into a command.
+    Return a decorator that turns a function into a command. It passes the ``Call`` first.
 
     The docstring of the function is the help text. Its first line must be the summary in the table
     of commands. The function returns the exit code; None is 0.
 
     Args:
-        name: the name of the command in the table.
+        usage: the name of the command in the table, and its arguments as the help shows them, as in
+            ``delete QUEUE ID...`` or ``stats [QUEUE...]``; several are passed as ``queues``.
         examples: examples of calls, one line each.
         attributes: further arguments of ``click.command``.
     """
-    return click.command(name, cls=DocumentedCommand, examples=examples, **attributes)
+    name, *arguments = usage.split()
+
+    def make(function: Callable[..., Any]) -> DocumentedCommand:
+        decorated: Callable[..., Any] = click.pass_obj(function)
+        for each in reversed(arguments):
+            decorated = argument(each)(decorated)
+        return click.command(name, cls=DocumentedCommand, examples=examples, **attributes)(
+            decorated
+        )
+
+    return make
+
+
+def _split_names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+#: For one text with names, with commas between.
+_OF_LIST: Mapping[str, Any] = {"type": _split_names}
+
+
+def argument(metavar: str, name: str | None = None, **attributes: Any) -> Decorator:
+    """
+    Return an argument.
+
+    Args:
+        metavar: it as the help shows it, as in ``QUEUE``, ``[QUEUE]`` or ``ID...``.
+        name: that of the function's argument; by default that of the help.
+        attributes: further arguments of ``click.argument``.
+    """
+    word = metavar.strip("[].,")
+    has_several = "..." in metavar
+    attributes |= _OF_LIST if ",..." in metavar else {}
+    attributes |= _OF_WORD.get(word.rpartition("_")[2], {})
+    return click.argument(
+        name or word.lower() + "s" * has_several,
+        required=not metavar.startswith("["),
+        metavar=metavar,
+        nargs=-1 if has_several and ",..." not in metavar else 1,
+        **attributes,
+    )
 
 
 class _Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.3
@@ -251,18 +253,69 @@ class _Duration(click.ParamType):  # type: ignore[type-arg]  # generic since cli
 DURATION = _Duration()
 
 
-def queue_argument(name: str = "queue", **attributes: Any) -> Decorator:
-    """Return an argument that is the name of a queue, which the shell completes."""
-    return click.argument(name, shell_complete=complete_queues, **attributes)
+_OPTION = re.compile(
+    r"(?P<names>-[\w-]+(?:, [\w-]+)*)"
+    r"(?: (?P<word>(?:\[\S*?\]|[^\s=\[])+?)(?P<many>(?<!,)\.\.\.)?(?:=(?P<default>\S+))?)?"
+    r"(?:  +(?P<help>.*?)(?: *\[(?P<rule>required|default: .+)\])?)?"
+)
+_OF_WORD: Mapping[str, Mapping[str, Any]] = {
+    "DURATION": {"type": DURATION},
+    "N": {"type": int},
+    "PORT": {"type": int},
+    "FILE": {"type": click.Path(allow_dash=True)},
+    "QUEUE": {"shell_complete": complete_queues},
+    "QUEUE,...": _OF_LIST,
+}
 
 
-def queues_argument(name: str = "queues", *, required: bool = True) -> Decorator:
-    """Return an argument that is one or more names of queues; none is allowed if not required."""
-    metavar = "QUEUE..." if required else "[QUEUE...]"
-    return queue_argument(name, nargs=-1, required=required, metavar=metavar)
+def options(text: str, **further: Mapping[str, Any]) -> Decorator:
+    """
+    Return a decorator that gives a command options.
+
+    Args:
+        text: the options; the lines after the first of each are indented.
+        further: by the argument of the function, further arguments of ``click.option``.
+
+    Raises:
+        ValueError: the text has another form, or an option of ``further`` is not in it.
+    """
+    rest = dict(further)
+    entries = re.split(r"\n(?=-)", inspect.cleandoc(text))
+    made = [_make_option(re.sub(r"\n +", " ", entry), rest) for entry in entries]
+    if rest:
+        raise ValueError(f"No options: {', '.join(rest)}")
+
+    def add(function: Callable[..., Any]) -> Any:
+        for option in reversed(made):
+            function = option(function)
+        return function
+
+    return add
 
 
-def ids_argument(*, required: bool = True) -> Decorator:
-    """Return an argument that is one or more message ids; none is allowed if not required."""
-    metavar = "ID..." if required else "[ID...]"
-    return click.argument("ids", nargs=-1, required=required, metavar=metavar)
+def _make_option(entry: str, further: dict[str, Mapping[str, Any]]) -> Decorator:
+    found = _OPTION.fullmatch(entry)
+    if found is None:
+        raise ValueError(f"Not an option: {entry!r}")
+    names = found["names"].split(", ")
+    name = min(names, key=lambda each: (each.startswith("-"), not each.startswith("--")))
+    attributes: dict[str, Any] = {"help": found["help"], "multiple": found["many"] is not None}
+    own = further.pop(name.lstrip("-").replace("-", "_"), {})
+    word, rule = found["word"], found["rule"]
+    if word is None:
+        attributes["is_flag"] = own.keys().isdisjoint({"type", "flag_value"})
+    elif word.startswith("["):
+        attributes["type"] = click.Choice(word[1:-1].split("|"))
+    else:
+        attributes |= {"metavar": word, **_OF_WORD.get(word, {})}
+    if rule == "required":
+        attributes["required"] = True
+    elif rule is not None:
+        attributes |= {"default": rule.removeprefix("default: "), "show_default": True}
+    elif found["default"] is not None:
+        attributes["default"] = found["default"]
+    return click.option(*names, **attributes | dict(own))
+
+
+VT = options("--vt DURATION  How long to hide the messages; the queue's vt by default.")
+YES = options("--yes, -y  Do not ask for confirmation.")

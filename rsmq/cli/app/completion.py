@@ -97,7 +97,7 @@ def find_queues(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
             names = rsmq.list_queues()
     except (RedisError, RSMQError, OSError, Failed):
         return []
-    present = {*_passed(ctx, "queue"), *_passed(ctx, "queues"), *_passed(ctx, "qname")}
+    present = {*_passed(ctx, "queue"), *_passed(ctx, "queues")}
     return [
         CompletionItem(name)
         for name in names

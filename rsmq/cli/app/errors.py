@@ -9,7 +9,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 
-from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.exit_codes import Exit as Exit  # noqa: PLC0414 - for commands
 from rsmq.errors import (
     ExecutorEnded,
     ExecutorStalled,

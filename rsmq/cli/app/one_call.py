@@ -4,95 +4,67 @@ Commands that are one call of the client, made from the table of calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
-import click
-
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import (
-    DURATION,
-    Decorator,
-    DocumentedCommand,
-    complete_queues,
-    ids_argument,
-    queue_argument,
-    queues_argument,
-)
-from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.command import DocumentedCommand, command, options
+from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.output import format_text
 from rsmq.cli.app.queue_names import expand_patterns
-from rsmq.vocabulary.calls import BY_NAME, OneCall, Outcome, Parameter, ParameterKind
+from rsmq.vocabulary.calls import BY_NAME, OneCall, Outcome
 from rsmq.wire.limits import MAX_BATCH
 
-_ARGUMENTS = {
-    ParameterKind.QUEUE: queue_argument("qname", metavar="QUEUE"),
-    ParameterKind.QUEUES: queues_argument("qname"),
-    ParameterKind.IDS: ids_argument(),
-    ParameterKind.NAME: click.argument("name"),
-    ParameterKind.NAMES: click.argument("name", nargs=-1, required=True, metavar="NAME..."),
-}
-_OPTIONS: Mapping[ParameterKind, Mapping[str, Any]] = {
-    ParameterKind.SECONDS: {"type": DURATION, "metavar": "DURATION"},
-    ParameterKind.WHOLE_NUMBER: {"type": int, "metavar": "N"},
-    ParameterKind.OTHER_QUEUE: {"metavar": "QUEUE", "shell_complete": complete_queues},
-}
+#: The arguments of commands that are the first one of the method.
+_FIRST = ("queue", "queues", "name", "names")
 
 
 def one_call(name: str) -> DocumentedCommand:
     """Return the command of a call of the table."""
-    call = BY_NAME[name]
     row = _row_of(name)
 
-    @click.pass_obj
     def run(context: Call, /, **arguments: Any) -> Exit | None:
-        return run_call(context, name, arguments)
+        return run_call(context, name, **arguments)
 
-    command: Callable[..., Any] = run
-    for parameter in reversed(row.parameters):
-        command = _declare(parameter)(command)
-    return click.command(
-        call.command.split()[-1],
-        cls=DocumentedCommand,
-        help=f"{row.summary}\n\n{row.detail}",
-        examples=row.examples,
-    )(command)
+    run.__doc__ = f"{row.summary}\n\n{row.detail}"
+    decorated = options(row.options)(run) if row.options else run
+    return command(f"{BY_NAME[name].command.split()[-1]} {row.arguments}", *row.examples)(decorated)
 
 
-def run_call(context: Call, name: str, arguments: Mapping[str, Any]) -> Exit | None:
+def run_call(context: Call, called: str, /, **arguments: Any) -> Exit | None:
     """
     Run a call of the table, and write its result.
 
     Args:
         context: the call of the program.
-        name: the method.
-        arguments: its arguments; several queues, names or ids are a sequence.
+        called: the method.
+        arguments: those of the command, by their names.
 
     Returns:
         The exit code; None is DONE.
     """
-    row = _row_of(name)
+    row = _row_of(called)
+    ids = arguments.pop("ids", ())
+    first = [arguments.pop(each) for each in _FIRST if each in arguments]
     with context.open() as rsmq:
-        method: Callable[..., Any] = attrgetter(name)(rsmq)
+        method: Callable[..., Any] = attrgetter(called)(rsmq)
         if row.outcome is Outcome.OF_IDS:
-            others = {each: arguments[each] for each in arguments.keys() - {"qname", "ids"}}
-            act = partial(method, arguments["qname"], **others)
-            return run_on_ids(context, arguments["ids"], row.word, lambda ids: act(ids=ids))
+            act = partial(method, *first, **arguments)
+            return run_on_ids(context, ids, row.word, lambda some: act(ids=some))
         if row.outcome is Outcome.OF_QUEUES:
-            queues = expand_patterns(rsmq, arguments["qname"])
-            context.for_each(queues, partial(_change, method, row))
+            context.for_each(expand_patterns(rsmq, first[0]), partial(_change, method, row))
             return None
         if row.outcome is Outcome.OF_NAMES:
-            return _change_each(context, arguments["name"], partial(_change, method, row))
-        result = method(**arguments)
+            return _change_each(context, first[0], partial(_change, method, row))
+        result = method(*first, **arguments)
     if row.outcome is Outcome.TEXTS:
         context.out.result(result, map(format_text, result))
     elif row.outcome is Outcome.NUMBER:
         context.out.result({row.word: result}, f"{result:,} {row.word}")
     else:
-        context.out.result({**arguments, row.word: result}, format_text(result))
+        context.out.result({"name": first[0], row.word: result}, format_text(result))
     return None
 
 
@@ -101,17 +73,6 @@ def _row_of(name: str) -> OneCall:
     if row is None:
         raise ValueError(f"{name} is not the only call of its command")
     return row
-
-
-def _declare(parameter: Parameter) -> Decorator:
-    if parameter.kind in _ARGUMENTS:
-        return _ARGUMENTS[parameter.kind]
-    attributes = {**_OPTIONS[parameter.kind], "help": parameter.text}
-    if parameter.default is None:
-        attributes["required"] = True
-    else:
-        attributes |= {"default": parameter.default, "show_default": True}
-    return click.option(*parameter.option.split(", "), parameter.name, **attributes)
 
 
 def _change(method: Callable[[str], bool], row: OneCall, name: str) -> tuple[dict[str, Any], str]:

@@ -5,11 +5,10 @@ How a command is written:
 
 - Each group of commands is one module. ``command_table.py`` lists the module of each command, and
   its summary.
-- ``@command("name", "rsmq name example", ...)`` turns the function into a click command with the
-  options for every command. ``@options(...)`` of ``options.py`` takes its options as the
-  help shows them. ``command.py`` has ``queue_argument()`` and others. The docstring is
-  the help text; its first line is the summary in the table.
-- ``@click.pass_obj`` passes the ``Call`` to the function. ``call.open()`` returns a client of the
+- ``@command("name QUEUE", "rsmq name orders", ...)`` turns the function into a click command with
+  these arguments and the options for every command. ``@options(...)`` takes its options as the help
+  shows them. The docstring is the help text; its first line is the summary in the table.
+- The function gets the ``Call`` and its arguments. ``call.open()`` returns a client of the
   only namespace, whose bodies are bytes (``message.raw``); ``with`` closes it. A command that works
   on several namespaces calls ``call.open_each()``.
   ``call.confirm(question, yes=yes)`` asks before data is removed.
@@ -17,7 +16,7 @@ How a command is written:
   lines. ``note(text)`` writes a line for people on the standard error, and ``progress(...)`` shows
   a bar there. ``format_text``, ``format_body``, ``format_time`` and ``format_table`` of
   ``output.py`` turn values into text.
-- The function returns an exit code of ``exit_codes.py``; None is DONE. It does not catch errors of
+- The function returns an ``Exit`` of ``errors.py``; None is DONE. It does not catch errors of
   the library and of redis-py, and raises ``Failed(text, hint=...)`` for all others. ``run`` turns
   each error into a line and an exit code.
 - A module that takes long to import is not imported at the top of a module: rich, the worker,
@@ -34,9 +33,8 @@ import click
 
 from rsmq import __version__
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import Root
-from rsmq.cli.app.errors import Failed, describe_error
-from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.errors import Exit, Failed, describe_error
+from rsmq.cli.app.root import Root
 from rsmq.cli.app.standard_streams import complete_streams
 
 _HELP = """

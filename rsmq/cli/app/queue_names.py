@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Protocol, TypeVar
 
-from rsmq.cli.app.errors import Failed, explain_unreadable
-from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.errors import Exit, Failed, explain_unreadable
 from rsmq.errors import RSMQError
 from rsmq.wire.names import is_pattern
 

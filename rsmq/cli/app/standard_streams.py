@@ -12,8 +12,7 @@ import os
 import sys
 from typing import Any
 
-from rsmq.cli.app.errors import Failed
-from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.errors import Exit, Failed
 
 
 class _ClosedInput(io.RawIOBase):

@@ -13,9 +13,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, complete_queues
+from rsmq.cli.app.command import command, complete_queues, options
 from rsmq.cli.app.errors import Failed
-from rsmq.cli.app.options import options
 from rsmq.cli.app.signals import handling
 from rsmq.cli.commands.foreign_systems import (
     KINDS,
@@ -80,7 +79,6 @@ def complete_bridge_ends(
     wait_for_redis={"type": click.FloatRange(min=0)},
 )
 @metrics_options
-@click.pass_obj
 def bridge(
     call: Call, /, *, origin: str, to: str, rate: float | None, limit: int | None, **options: Any
 ) -> None:

@@ -7,26 +7,23 @@ from __future__ import annotations
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, ids_argument, queue_argument
-from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import argument, command, options
+from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.output import format_text
 from rsmq.printable import format_count
 
 
 @command(
-    "dead-letter",
+    "dead-letter QUEUE",
     "rsmq dead-letter orders",
     "rsmq dead-letter orders orders-dead --max-receives 5",
     "rsmq dead-letter orders --remove",
 )
-@queue_argument()
-@queue_argument("target", required=False, metavar="[DEAD_LETTER_QUEUE]")
+@argument("[DEAD_LETTER_QUEUE]", "target")
 @options("""
     --max-receives N  How often a message may be received, 1 to 1,000,000; use 3 or more.
     --remove  Remove the policy.
     """)
-@click.pass_obj
 def dead_letter(
     call: Call, queue: str, target: str | None, max_receives: int | None, *, remove: bool
 ) -> None:
@@ -54,10 +51,8 @@ def dead_letter(
     call.out.result({**fields, "max_receives": attributes.max_receives}, line)
 
 
-@command("sweep", "rsmq sweep orders")
-@queue_argument()
+@command("sweep QUEUE", "rsmq sweep orders")
 @options("--number, -n N  The highest number of messages, 1 to 10,000.  [default: 1000]")
-@click.pass_obj
 def sweep(call: Call, queue: str, number: int) -> Exit | None:
     """
     Move messages that were received too often.
@@ -85,14 +80,13 @@ def sweep(call: Call, queue: str, number: int) -> Exit | None:
     "rsmq redrive orders-dead ID ID",
     "rsmq redrive orders-dead --to orders -n 100",
 )
-@queue_argument(metavar="DEAD_LETTER_QUEUE")
-@ids_argument(required=False)
+@argument("DEAD_LETTER_QUEUE", "queue")
+@argument("[ID...]")
 @options("""
     --to, destination QUEUE  The target; by default the queue that each message came from, as its
         reason says, or the only queue whose policy names this dead-letter queue.
     --number, -n N  The highest number of messages; all by default.
     """)
-@click.pass_obj
 def redrive(
     call: Call, queue: str, ids: tuple[str, ...], destination: str | None, number: int | None
 ) -> Exit | None:

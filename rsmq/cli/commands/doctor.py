@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, queues_argument
-from rsmq.cli.app.errors import describe_error
-from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.options import YES, options
+from rsmq.cli.app.command import YES, command, options
+from rsmq.cli.app.errors import Exit, describe_error
 from rsmq.cli.app.output import format_text
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.doctor.catalogue import OPT_IN_REPAIRS
@@ -46,13 +44,12 @@ _BY_HAND = re.compile("By hand[:,] ")
 
 
 @command(
-    "doctor",
+    "doctor [QUEUE...]",
     "rsmq doctor",
     "rsmq doctor orders --json",
     "rsmq doctor --fix",
     "rsmq doctor orders --also orphan-body:remove --yes",
 )
-@queues_argument(required=False)
 @options(
     f"""
     --fix  Do all safe repairs.
@@ -62,7 +59,6 @@ _BY_HAND = re.compile("By hand[:,] ")
     also={"type": click.Choice(list(OPT_IN_REPAIRS))},
 )
 @YES
-@click.pass_obj
 def doctor(
     call: Call, queues: tuple[str, ...], also: tuple[str, ...], *, fix: bool, yes: bool
 ) -> Exit | None:

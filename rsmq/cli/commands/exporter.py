@@ -7,28 +7,23 @@ from __future__ import annotations
 import signal
 import threading
 
-import click
-
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, queues_argument
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import command, options
 from rsmq.cli.app.signals import handling
 from rsmq.cli.commands.metrics_server import serve_metrics
 
 
 @command(
-    "exporter",
+    "exporter [QUEUE...]",
     "rsmq exporter",
     "rsmq exporter 'orders*' --port 9200 --host 0.0.0.0",
     "rsmq exporter --ns shop --ns mail",
 )
-@queues_argument(required=False)
 @options("""
     --port PORT  Serve the metrics on this port.  [default: 9109]
     --host ADDRESS  Serve the metrics on this address.  [default: 127.0.0.1]
     --interval DURATION  The time between two readings of the queues; from 1 second.  [default: 10]
     """)
-@click.pass_obj
 def exporter(call: Call, queues: tuple[str, ...], port: int, host: str, interval: float) -> None:
     """
     Serve the state of queues to Prometheus.

@@ -12,8 +12,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from rsmq.cli.app.call import Call
+from rsmq.cli.app.command import options
 from rsmq.cli.app.errors import Failed, describe_error
-from rsmq.cli.app.options import options
 from rsmq.cli.app.wait_for_redis import wait_for_redis
 
 if TYPE_CHECKING:

@@ -7,12 +7,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-import click
-
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, queue_argument
+from rsmq.cli.app.command import command, options
 from rsmq.cli.app.errors import Failed
-from rsmq.cli.app.options import options
 from rsmq.cli.app.output import format_table, format_time, to_json_value
 
 if TYPE_CHECKING:
@@ -23,14 +20,12 @@ _HEADINGS = (
 )  # fmt: skip
 
 
-@command("history", "rsmq history orders", "rsmq history --last 1d --step 1h --json")
-@queue_argument(required=False, metavar="[QUEUE]")
+@command("history [QUEUE]", "rsmq history orders", "rsmq history --last 1d --step 1h --json")
 @options("""
     --last DURATION=3600  How far back; an hour by default.
     --step DURATION=60  The length of a row: whole minutes that divide an hour, or whole hours that
         divide a day; a minute by default.
     """)
-@click.pass_obj
 def history(call: Call, queue: str | None, last: float, step: float) -> None:
     """
     Show what was sent and received, and how many messages there were.

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, ids_argument, queue_argument
-from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import command, options
+from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.output import format_items, format_text, format_time, to_json_value, truncate
 from rsmq.errors import JobNotEnded, JobNotFound
 from rsmq.jobs.status import JobState
@@ -35,11 +34,8 @@ _RESULTS = {
 }
 
 
-@command("job", "rsmq job reports ID", "rsmq job reports ID --wait 5m --json")
-@queue_argument()
-@click.argument("id")
+@command("job QUEUE ID", "rsmq job reports ID", "rsmq job reports ID --wait 5m --json")
 @options("--wait DURATION=0  Wait so long at most until it has ended.")
-@click.pass_obj
 def job(call: Call, queue: str, id: str, wait: float) -> Exit | None:
     """
     Show what has become of a tracked message.
@@ -62,8 +58,7 @@ def job(call: Call, queue: str, id: str, wait: float) -> Exit | None:
     return code
 
 
-@command("jobs", "rsmq jobs reports", "rsmq jobs reports --state failed -n 20 --json")
-@queue_argument()
+@command("jobs QUEUE", "rsmq jobs reports", "rsmq jobs reports --state failed -n 20 --json")
 @options(
     """
     --state  List only jobs in this state.
@@ -72,7 +67,6 @@ def job(call: Call, queue: str, id: str, wait: float) -> Exit | None:
     state={"type": click.Choice([each.value for each in JobState])},
     count={"type": click.IntRange(1, 10000)},
 )
-@click.pass_obj
 def jobs(call: Call, queue: str, state: str | None, count: int) -> None:
     """
     List the tracked messages of a queue.
@@ -89,10 +83,7 @@ def jobs(call: Call, queue: str, state: str | None, count: int) -> None:
     call.out.result(list(map(_to_json, found)), [truncate(each, width, keep=32) for each in lines])
 
 
-@command("cancel", "rsmq cancel reports ID", "rsmq cancel reports ID ID --json")
-@queue_argument()
-@ids_argument()
-@click.pass_obj
+@command("cancel QUEUE ID...", "rsmq cancel reports ID", "rsmq cancel reports ID ID --json")
 def cancel(call: Call, queue: str, ids: tuple[str, ...]) -> Exit | None:
     """
     Cancel jobs: those that wait, and those that run.

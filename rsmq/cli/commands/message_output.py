@@ -13,9 +13,8 @@ from typing import Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.errors import Failed
-from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import options
+from rsmq.cli.app.errors import Exit, Failed
 from rsmq.cli.app.output import (
     format_body,
     format_table,

@@ -10,20 +10,16 @@ from typing import Any, get_args
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, ids_argument, queue_argument
-from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.command import command, options
+from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.one_call import run_on_ids
-from rsmq.cli.app.options import options
 from rsmq.cli.app.output import format_text
 from rsmq.cli.commands.message_output import BodyFormat, raw_options, write_messages
 from rsmq.model import State, StoredMessage
 
 
-@command("release", "rsmq release orders ID ID", "rsmq release orders --all")
-@queue_argument()
-@ids_argument(required=False)
+@command("release QUEUE [ID...]", "rsmq release orders ID ID", "rsmq release orders --all")
 @options("--all, all_received  Release all messages that are in flight.")
-@click.pass_obj
 def release(call: Call, queue: str, ids: tuple[str, ...], *, all_received: bool) -> Exit | None:
     """
     Make received messages visible again, in their old places.
@@ -44,11 +40,8 @@ def release(call: Call, queue: str, ids: tuple[str, ...], *, all_received: bool)
     return None
 
 
-@command("get", "rsmq get orders ID", "rsmq get orders ID --raw > body")
-@queue_argument()
-@ids_argument()
+@command("get QUEUE ID...", "rsmq get orders ID", "rsmq get orders ID --raw > body")
 @raw_options
-@click.pass_obj
 def get(call: Call, queue: str, ids: tuple[str, ...], *, bodies: BodyFormat | None) -> Exit | None:
     """
     Show messages by their ids.
@@ -78,12 +71,11 @@ def _find_holders(rsmq: Any, messages: Sequence[StoredMessage]) -> dict[str, str
 
 
 @command(
-    "peek",
+    "peek QUEUE",
     "rsmq peek orders",
     "rsmq peek orders --start -10",
     "rsmq peek orders --state in_flight -n 100 --json",
 )
-@queue_argument()
 @options(
     """
     --start N  The position of the first message, from 0; -1 is the last.  [default: 0]
@@ -93,7 +85,6 @@ def _find_holders(rsmq: Any, messages: Sequence[StoredMessage]) -> dict[str, str
     state={"type": click.Choice(get_args(State))},
 )
 @raw_options
-@click.pass_obj
 def peek(
     call: Call,
     queue: str,

@@ -4,8 +4,8 @@ The server of metrics for Prometheus beside a program.
 
 from __future__ import annotations
 
+from rsmq.cli.app.command import options
 from rsmq.cli.app.errors import Failed
-from rsmq.cli.app.options import options
 
 metrics_options = options("""
     --metrics-port PORT  Serve metrics for Prometheus on this port (needs the extra metrics).

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command
-from rsmq.cli.app.errors import Failed, describe_error
-from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import command, options
+from rsmq.cli.app.errors import Exit, Failed, describe_error
 from rsmq.cli.commands.foreign_systems import (
     complete_systems,
     make_source,
@@ -66,7 +64,6 @@ _Migration: TypeAlias = "Callable[..., Report]"
         namespace.
     --milliseconds  For rsmq: queues of rsmq_async 8 to 18, which stores vt and delay in ms.
     """)
-@click.pass_obj
 def migrate(call: Call, /, *, origin: str, to: str | None, **options: Any) -> Exit:
     """
     Copy or move queues of another system.

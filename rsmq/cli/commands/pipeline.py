@@ -19,10 +19,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import Decorator, Group, command, queue_argument
-from rsmq.cli.app.errors import Failed
-from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import Decorator, Group, command, options
+from rsmq.cli.app.errors import Exit, Failed
 from rsmq.cli.app.output import Output, format_cell, format_table
 from rsmq.cli.app.program import run
 from rsmq.cli.commands.pipeline_errors import (
@@ -66,24 +64,23 @@ pipeline = click.version_option(
 
 
 def _job(
-    name: str, *examples: str, streams: bool = False
+    usage: str, *examples: str, streams: bool = False
 ) -> Callable[[Preparation], click.Command]:
     """
     Return a decorator that makes a command of the preparation of a job.
 
     Args:
-        name: the job, a function of ``rsmq.spark.pipelines``.
+        usage: the job, a function of ``rsmq.spark.pipelines``, with its arguments.
         examples: examples of calls, one line each.
         streams: whether it is a stream, unless it keeps the messages.
     """
 
     def add(prepare: Preparation) -> click.Command:
-        @click.pass_obj
         @wraps(prepare)
         def run_job(call: Call, /, **options: Any) -> int:
-            return _run_job(call, name, prepare, options, streams=streams)
+            return _run_job(call, usage.split(maxsplit=1)[0], prepare, options, streams=streams)
 
-        made = command(name, *examples)(_OF_SPARK(run_job))
+        made = command(usage, *examples)(_OF_SPARK(run_job))
         pipeline.add_command(made)
         return made
 
@@ -94,16 +91,6 @@ _OF_SPARK = options("""
     --master URL  The URL of the Spark master; local[*,4] by default.
     --verbose  Show all that Spark writes, and traces of errors.
     """)
-
-
-def _split_names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",")]
-
-
-def _queues_argument(*, required: bool = True) -> Decorator:
-    """Return an argument that is one name of a queue, or several with commas between."""
-    metavar = "QUEUE,..." if required else "[QUEUE,...]"
-    return queue_argument("queues", type=_split_names, required=required, metavar=metavar)
 
 
 _FOLLOW = options("--follow  Continue with new messages until it is stopped.")
@@ -123,9 +110,7 @@ def _optional_checkpoint(default: str) -> Decorator:
     )
 
 
-@_job("archive", "rsmq pipeline archive orders,mail archive/ --follow", streams=True)
-@_queues_argument()
-@click.argument("path")
+@_job("archive QUEUE,... PATH", "rsmq pipeline archive orders,mail archive/ --follow", streams=True)
 @_FOLLOW
 @options("""
     --keep  Copy the messages, and do not change the queues.
@@ -144,8 +129,7 @@ def archive(call: Call, of: dict[str, Any]) -> tuple[Any, ...]:
     return source, of.pop("queues"), of.pop("path")
 
 
-@_job("replay", "rsmq pipeline replay archive/ --date 2026-01-31 --queue again --create")
-@click.argument("path")
+@_job("replay PATH", "rsmq pipeline replay archive/ --date 2026-01-31 --queue again --create")
 @options("""
     --queue QUEUE  The target queue; by default that of the column queue of each row.
     --kind [parquet|json]  The format of the files.  [default: parquet]
@@ -174,12 +158,7 @@ def replay(call: Call, of: dict[str, Any]) -> tuple[Any, ...]:
     "migrate",
     "rsmq pipeline migrate --from-url redis://old:6379/0 --to-url redis://new:6379/0",
 )
-@options(
-    """
-    --queues QUEUE,...  Names, separated by commas; all queues by default.
-    """,
-    queues={"type": _split_names},
-)
+@options("--queues QUEUE,...  Names, separated by commas; all queues by default.")
 @place_options("from-")
 @place_options("to-")
 def migrate(call: Call, of: dict[str, Any]) -> tuple[Any, ...]:
@@ -194,11 +173,10 @@ def migrate(call: Call, of: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @_job(
-    "transform",
+    "transform QUEUE,...",
     "rsmq pipeline transform orders shop:clean --to clean --checkpoint progress",
     streams=True,
 )
-@_queues_argument()
 @click.argument("function", metavar="MODULE:FUNCTION")
 @options("--to QUEUE  The target queue; by default that of the column queue of each row.")
 @_CREATE
@@ -240,11 +218,10 @@ def transform(call: Call, of: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @_job(
-    "redrive",
+    "redrive DEAD_LETTER_QUEUE",
     "rsmq pipeline redrive orders-dead --to \"'orders'\" --otherwise rest --checkpoint progress",
     streams=True,
 )
-@queue_argument("dead_letter_queue")
 @options("""
     --to SQL  An SQL expression over queue, id, message, sent ... that returns a queue name.
         [required]
@@ -266,8 +243,7 @@ def redrive(call: Call, of: dict[str, Any]) -> tuple[Any, ...]:
     return queues, dead, to, otherwise
 
 
-@_job("report", "rsmq pipeline report orders --html report.html")
-@_queues_argument(required=False)
+@_job("report [QUEUE,...]", "rsmq pipeline report orders --html report.html")
 @options("""
     --path FOLDER  The folder for Parquet and PNG files.
     --html FILE  The file for one HTML page with tables and plots.
@@ -279,8 +255,7 @@ def report(call: Call, of: dict[str, Any]) -> tuple[Any, ...]:
     return place, of.pop("queues")
 
 
-@_job("drain", "rsmq pipeline drain orders --path drained/ --kind json", streams=True)
-@_queues_argument()
+@_job("drain QUEUE,...", "rsmq pipeline drain orders --path drained/ --kind json", streams=True)
 @options("""
     --path FOLDER  The folder for the files.
     --kind [json|csv|parquet|text|none]  The format of the files; none removes the messages without

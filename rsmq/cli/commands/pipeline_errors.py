@@ -16,8 +16,7 @@ from threading import Event
 from types import FrameType
 from typing import Any
 
-from rsmq.cli.app.errors import Failed
-from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.errors import Exit, Failed
 from rsmq.cli.app.signals import handling
 
 _VERBOSE_HINT = "--verbose shows all that Spark writes."

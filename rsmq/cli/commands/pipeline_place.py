@@ -10,8 +10,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import Decorator
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import Decorator, options
 from rsmq.transport.url import split_password, split_sentinel_password
 
 if TYPE_CHECKING:

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, queue_argument
-from rsmq.cli.app.errors import Failed
-from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import argument, command, options
+from rsmq.cli.app.errors import Exit, Failed
 from rsmq.cli.app.output import format_items, format_text
 from rsmq.cli.commands.metrics_server import metrics_options, serve_metrics
 
@@ -34,14 +32,13 @@ _WAIT_FOR_REDIS_SECONDS = 60.0
 
 
 @command(
-    "push",
+    "push [QUEUE]",
     "rsmq push orders https://example.org/hooks --secret-file secret",
     "rsmq push --subscribers",
     "rsmq push --list",
     "rsmq push orders --resume",
 )
-@queue_argument(required=False, metavar="[QUEUE]")
-@click.argument("target", required=False, metavar="[URL]")
+@argument("[URL]", "target")
 @options(
     """
     --secret-file FILE  Sign the requests with the secret in this file; with both, if it has two on
@@ -66,7 +63,6 @@ _WAIT_FOR_REDIS_SECONDS = 60.0
     --resume  Push again to a target that was stopped.
     --remove  Forget a target and its state.
     """)
-@click.pass_obj
 def push(call: Call, /, queue: str | None, target: str | None, **options: Any) -> Exit | None:
     """
     Push the messages of a queue to a URL until stopped.

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, queue_argument, queues_argument
-from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.options import YES, options
+from rsmq.cli.app.command import YES, command, options
+from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.output import (
     format_cell,
     format_table,
@@ -29,11 +28,11 @@ if TYPE_CHECKING:
     from rsmq._sync.client import RSMQ
 
 
-@command("create", "rsmq create orders --vt 60", "rsmq create orders orders-dead --exist-ok")
-@queues_argument()
+@command(
+    "create QUEUE...", "rsmq create orders --vt 60", "rsmq create orders orders-dead --exist-ok"
+)
 @send_options(CREATE)
 @options("--exist-ok  Succeed if the queue exists; its attributes are not changed.")
-@click.pass_obj
 def create(call: Call, /, queues: tuple[str, ...], *, exist_ok: bool, **values: Any) -> None:
     """
     Create queues.
@@ -55,10 +54,8 @@ def create(call: Call, /, queues: tuple[str, ...], *, exist_ok: bool, **values: 
     call.out.result({"queue": queue, **result}, f"{format_text(queue)}: {text}")
 
 
-@command("attributes", "rsmq attributes orders", "rsmq attributes orders --vt 120")
-@queue_argument()
+@command("attributes QUEUE", "rsmq attributes orders", "rsmq attributes orders --vt 120")
 @send_options(SET)
-@click.pass_obj
 def attributes(call: Call, /, queue: str, **values: Any) -> None:
     """
     Show the attributes of a queue, or set them.
@@ -86,15 +83,13 @@ def format_fields(fields: dict[str, Any]) -> list[str]:
 
 
 @command(
-    "limit",
+    "limit QUEUE",
     "rsmq limit api",
     "rsmq limit api --max-running 5 --rate 100/m",
     "rsmq limit api --remove",
 )
-@queue_argument()
 @send_options(LIMIT)
 @options("--remove  Remove the limits.")
-@click.pass_obj
 def limit(
     call: Call, queue: str, *, max_running: int | None, rate: str | None, remove: bool
 ) -> None:
@@ -121,9 +116,7 @@ def limit(
     )
 
 
-@command("stats", "rsmq stats", "rsmq stats orders orders-dead --json")
-@queues_argument(required=False)
-@click.pass_obj
+@command("stats [QUEUE...]", "rsmq stats", "rsmq stats orders orders-dead --json")
 def stats(call: Call, queues: tuple[str, ...]) -> Exit | None:
     """
     Count the messages of queues by state.
@@ -177,16 +170,12 @@ def _format_stat(heading: str, fields: dict[str, Any]) -> Any:
     return format_time(value) if _STATS[heading].endswith("_ms") else value
 
 
-_UNDO = click.option(
-    "--undo", is_flag=True, help="Keep what is deleted for ten minutes: rsmq undo restores it."
-)
+_UNDO = options("--undo  Keep what is deleted for ten minutes: rsmq undo restores it.")
 
 
-@command("purge", "rsmq purge orders", "rsmq purge orders --yes --undo")
-@queues_argument()
+@command("purge QUEUE...", "rsmq purge orders", "rsmq purge orders --yes --undo")
 @YES
 @_UNDO
-@click.pass_obj
 def purge(call: Call, queues: tuple[str, ...], *, yes: bool, undo: bool) -> None:
     """
     Remove all messages of queues.
@@ -209,11 +198,9 @@ def purge(call: Call, queues: tuple[str, ...], *, yes: bool, undo: bool) -> None
         call.for_each(queues, act)
 
 
-@command("delete-queue", "rsmq delete-queue orders", "rsmq delete-queue old older --yes")
-@queues_argument()
+@command("delete-queue QUEUE...", "rsmq delete-queue orders", "rsmq delete-queue old older --yes")
 @YES
 @_UNDO
-@click.pass_obj
 def delete_queue(call: Call, queues: tuple[str, ...], *, yes: bool, undo: bool) -> None:
     """
     Delete queues with all their messages.

@@ -8,18 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import click
-
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import (
     DURATION,
+    VT,
     command,
-    queue_argument,
-    queues_argument,
+    options,
 )
-from rsmq.cli.app.errors import Failed
-from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.options import VT, options
+from rsmq.cli.app.errors import Exit, Failed
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.cli.commands.message_output import BodyFormat, PoppedWriter, raw_options, write_messages
 from rsmq.model import Message
@@ -56,17 +52,15 @@ def _released_if_unread(call: Call, rsmq: Any, messages: Sequence[Message]) -> I
 
 
 @command(
-    "receive",
+    "receive QUEUE...",
     "rsmq receive orders",
     "rsmq receive urgent orders -n 100 --wait 20 --json",
     "rsmq receive images --raw > image",
 )
-@queues_argument()
 @_NUMBER
 @VT
 @_WAIT
 @raw_options
-@click.pass_obj
 def receive(
     call: Call, queues: tuple[str, ...], number: int, vt: float | None, wait: float | None,
     *, bodies: BodyFormat | None,
@@ -90,12 +84,10 @@ def receive(
 _POP_BATCH = 10
 
 
-@command("pop", "rsmq pop orders", "rsmq pop orders -n 100 --raw > lines")
-@queues_argument()
+@command("pop QUEUE...", "rsmq pop orders", "rsmq pop orders -n 100 --raw > lines")
 @_NUMBER
 @_WAIT
 @raw_options
-@click.pass_obj
 def pop(
     call: Call,
     queues: tuple[str, ...],
@@ -129,8 +121,7 @@ def pop(
     return None
 
 
-@command("recover", "rsmq recover orders --idle 3600")
-@queue_argument()
+@command("recover QUEUE", "rsmq recover orders --idle 3600")
 @options("""
     --idle DURATION  Only messages that were last received so long ago, 0 to 9,999,999; 0 for all.
         [required]
@@ -138,7 +129,6 @@ def pop(
 @options("--number, -n N  The highest number of messages, 1 to 10,000.  [default: 10]")
 @VT
 @raw_options
-@click.pass_obj
 def recover(
     call: Call,
     queue: str,

@@ -24,10 +24,8 @@ import click
 
 from rsmq import __version__
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import Group, complete_queues
-from rsmq.cli.app.errors import Failed
-from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.options import YES, options
+from rsmq.cli.app.command import YES, Group, complete_queues, options
+from rsmq.cli.app.errors import Exit, Failed
 from rsmq.cli.app.output import format_body, format_text
 from rsmq.cli.app.queue_names import read_each
 from rsmq.cli.commands.queues import note_unreadable_queues
@@ -79,7 +77,6 @@ _LIST = options(
 
 
 @rfq.subcommand("version", "rsmq rfq version")
-@click.pass_obj
 def version(call: Call) -> None:
     """Show the versions of this program and of Redis."""
     with call.open() as rsmq:
@@ -90,7 +87,6 @@ def version(call: Call) -> None:
 
 
 @rfq.subcommand("info", "rsmq rfq info")
-@click.pass_obj
 def info(call: Call) -> Exit | None:
     """Show the number of messages in the backlog and the nextlog of each topic."""
     with call.open() as rsmq:
@@ -118,7 +114,6 @@ def _info_lines(topic: dict[str, Any]) -> Iterator[str]:
 
 
 @rfq.subcommand("list-topics", "rsmq rfq list-topics")
-@click.pass_obj
 def list_topics(call: Call) -> None:
     """List the topics: all queues, also those without messages."""
     with call.open() as rsmq:
@@ -131,7 +126,6 @@ def list_topics(call: Call) -> None:
 )
 @_TOPIC
 @_LIST
-@click.pass_obj
 def list_queue(call: Call, topic: str, list_name: str) -> None:
     """List the ids of messages, beginning with the message that is received next."""
     with call.open() as rsmq, call.out.list_writer() as write_texts:
@@ -145,7 +139,6 @@ def list_queue(call: Call, topic: str, list_name: str) -> None:
 @_TOPIC
 @_LIST
 @YES
-@click.pass_obj
 def purge_queue(call: Call, topic: str, list_name: str, *, yes: bool) -> None:
     """Remove the messages of the backlog or the nextlog, and print their ids."""
     with call.open() as rsmq:
@@ -167,7 +160,6 @@ def purge_queue(call: Call, topic: str, list_name: str, *, yes: bool) -> None:
     --message, -m, text JSON  The message, a JSON object.  [required]
     --front, -f  Send it to the front: it precedes all messages that are visible now.
     """)
-@click.pass_obj
 def publish(call: Call, topic: str, text: str, *, front: bool) -> None:
     """
     Publish a message to a topic, and print its id.
@@ -196,7 +188,6 @@ def publish(call: Call, topic: str, text: str, *, front: bool) -> None:
     """,
     vt={"default": topics.DAY_SECONDS, "show_default": True},
 )
-@click.pass_obj
 def consume(call: Call, topic: str, vt: float, *, keep: bool) -> None:
     """
     Wait for a message, print it, and delete it.
@@ -229,7 +220,6 @@ def _format_message(raw: bytes) -> str:
 @rfq.subcommand("commit", "rsmq rfq commit -t ndvi -m ID")
 @_TOPIC
 @options("--msgid, -m, id ID  [required]")
-@click.pass_obj
 def commit(call: Call, topic: str, id: str) -> Exit | None:
     """
     Delete a message that was consumed with --keep.
@@ -244,7 +234,6 @@ def commit(call: Call, topic: str, id: str) -> Exit | None:
 
 @rfq.subcommand("harvest", "rsmq rfq harvest -t ndvi")
 @_TOPIC
-@click.pass_obj
 def harvest(call: Call, topic: str) -> None:
     """
     Put the messages of the nextlog back into the backlog.
@@ -260,7 +249,6 @@ def harvest(call: Call, topic: str) -> None:
 @rfq.subcommand("peek", "rsmq rfq peek -t ndvi -m ID")
 @_TOPIC
 @options("--msgid, -m, id ID  [required]")
-@click.pass_obj
 def peek(call: Call, topic: str, id: str) -> Exit | None:
     """
     Show a message without consuming it.
@@ -278,9 +266,8 @@ def peek(call: Call, topic: str, id: str) -> Exit | None:
 
 @rfq.subcommand("completions", 'eval "$(rsmq rfq completions bash)"')
 @click.argument("shell", type=click.Choice(["bash"]))
-@click.pass_context
-def completions(ctx: click.Context, shell: str) -> None:
+def completions(_: Call, shell: str) -> None:
     """Print the completion script of a shell, as rsmq completion does."""
-    from rsmq.cli.commands.completion import completion  # noqa: PLC0415 - only here
+    from rsmq.cli.commands.completion import print_script  # noqa: PLC0415 - only here
 
-    ctx.invoke(completion, shell=shell)
+    print_script(shell)

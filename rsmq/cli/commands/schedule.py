@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import Group, queue_argument
-from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.command import Group, options
+from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.one_call import one_call
-from rsmq.cli.app.options import options
 from rsmq.cli.app.output import (
     body_fields,
     format_body,
@@ -44,12 +43,10 @@ one of these must run.
 
 
 @schedule.subcommand(
-    "add",
+    "add NAME QUEUE",
     "rsmq schedule add report reports '{}' --cron '30 2 * * *' --timezone Europe/Berlin",
     "rsmq schedule add ping monitor --every 30s --missed skip",
 )
-@click.argument("name")
-@queue_argument()
 @click.argument("body", default="")
 @options("""
     --cron EXPRESSION  Five fields, six with seconds, or as @daily.
@@ -64,7 +61,6 @@ one of these must run.
     --max-retries N  How often a message is tried again, instead of the number of the worker or the
         policy.
     """)
-@click.pass_obj
 def add(call: Call, /, name: str, body: str, **definition: Any) -> None:
     """
     Add a schedule, or replace the one of this name.
@@ -84,7 +80,6 @@ def add(call: Call, /, name: str, body: str, **definition: Any) -> None:
 
 
 @schedule.subcommand("list", "rsmq schedule list", "rsmq schedule list --json")
-@click.pass_obj
 def list_(call: Call) -> None:
     """
     List the schedules.
@@ -96,15 +91,13 @@ def list_(call: Call) -> None:
     call.out.result(list(map(_to_json, found)), format_items(found, _COLUMNS))
 
 
-@schedule.subcommand("show", "rsmq schedule show report --next 10")
-@click.argument("name")
+@schedule.subcommand("show NAME", "rsmq schedule show report --next 10")
 @options(
     """
     --next, number N  Show the next N times.  [default: 5]
     """,
     number={"type": click.IntRange(1, 1000)},
 )
-@click.pass_obj
 def show(call: Call, name: str, number: int) -> Exit | None:
     """Show a schedule, its state and its next times."""
     with call.open() as rsmq:

@@ -7,11 +7,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-import click
-
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import command, options
 
 if TYPE_CHECKING:
     from rsmq.schedules.scheduler import Scheduler
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
     --once  Send what is due now, and end.
     --wait-for-redis DURATION  Wait so long at the start for a Redis that is away.  [default: 60]
     """)
-@click.pass_obj
 def scheduler(call: Call, *, once: bool, wait_for_redis: float) -> None:
     """
     Send the messages of schedules until stopped.

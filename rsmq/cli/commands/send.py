@@ -15,10 +15,8 @@ from typing import Any, cast
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, queue_argument, queues_argument
-from rsmq.cli.app.errors import Failed, describe_error
-from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import command, options
+from rsmq.cli.app.errors import Exit, Failed, describe_error
 from rsmq.cli.app.output import format_text
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.cli.app.send_options import as_batch, drop_unset, find_unique, send_options
@@ -34,13 +32,12 @@ _TIMEOUT = options(
 
 
 @command(
-    "send",
+    "send QUEUE",
     "rsmq send orders hello",
     "rsmq send orders --file orders.jsonl",
     "journalctl -f | rsmq send log -",
     "rsmq send images --file cat.png --whole",
 )
-@queue_argument()
 @click.argument("bodies", nargs=-1, metavar="[BODY...]")
 @options("""
     --file, -f, path FILE  Send each line of the file as a message; - is the standard input.
@@ -49,7 +46,6 @@ _TIMEOUT = options(
     """)
 @send_options(SEND)
 @_TIMEOUT
-@click.pass_obj
 def send(
     call: Call, /, queue: str, bodies: tuple[str, ...], path: str | None,
     *, null: bool, whole: bool, timeout: float | None, **values: Any,
@@ -192,13 +188,11 @@ def _show_progress(call: Call, file: BufferedReader, path: str) -> Any:
     return call.out.progress("sending", size, unit="bytes")
 
 
-@command("publish", "rsmq publish mail audit --body 'order 17'")
-@queues_argument()
+@command("publish QUEUE...", "rsmq publish mail audit --body 'order 17'")
 @options("--body BODY  The body of the message.")
 @options("--file, -f, path FILE  Send the whole file as the message; - is the standard input.")
 @send_options(PUBLISH)
 @_TIMEOUT
-@click.pass_obj
 def publish(
     call: Call, /, queues: tuple[str, ...], body: str | None, path: str | None,
     *, timeout: float | None, **values: Any,

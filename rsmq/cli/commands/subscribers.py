@@ -8,12 +8,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import Group, queue_argument
-from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import Group, argument, options
+from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.output import format_items, format_text
 
 if TYPE_CHECKING:
@@ -46,11 +43,10 @@ subscribers = Group(
 
 
 @subscribers.subcommand(
-    "add", "rsmq subscribers add orders crm https://example.org/hooks --secret-env CRM_SECRET"
+    "add QUEUE NAME",
+    "rsmq subscribers add orders crm https://example.org/hooks --secret-env CRM_SECRET",
 )
-@queue_argument()
-@click.argument("name")
-@click.argument("target", metavar="URL")
+@argument("URL", "target")
 @options("""
     --secret-env VARIABLE  Sign the requests with the secret in this environment variable of the
         pushers; with both, if it has two with a blank between them.
@@ -60,7 +56,6 @@ subscribers = Group(
         policy.
     --replace  Change the settings of a subscriber of this name.
     """)
-@click.pass_obj
 def add(call: Call, /, queue: str, name: str, target: str, **settings: Any) -> None:
     """
     Add a subscriber of a queue.
@@ -77,9 +72,7 @@ def add(call: Call, /, queue: str, name: str, target: str, **settings: Any) -> N
     )
 
 
-@subscribers.subcommand("list", "rsmq subscribers list orders")
-@queue_argument(required=False, metavar="[QUEUE]")
-@click.pass_obj
+@subscribers.subcommand("list [QUEUE]", "rsmq subscribers list orders")
 def list_(call: Call, queue: str | None) -> None:
     """Show the subscribers of a queue, or of all queues."""
     with call.open() as rsmq:
@@ -88,12 +81,11 @@ def list_(call: Call, queue: str | None) -> None:
 
 
 @subscribers.subcommand(
-    "remove", "rsmq subscribers remove orders crm", "rsmq subscribers remove orders crm --drop"
+    "remove QUEUE NAME",
+    "rsmq subscribers remove orders crm",
+    "rsmq subscribers remove orders crm --drop",
 )
-@queue_argument()
-@click.argument("name")
 @options("--drop  Delete the messages that wait for it.")
-@click.pass_obj
 def remove(call: Call, queue: str, name: str, *, drop: bool) -> Exit | None:
     """
     Remove a subscriber: it gets no further messages.

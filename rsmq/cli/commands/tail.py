@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rsmq.cli.app.call import BODY_CODEC, Call
-from rsmq.cli.app.command import command, queues_argument
-from rsmq.cli.app.errors import describe_error
-from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import command, options
+from rsmq.cli.app.errors import Exit, describe_error
 from rsmq.cli.app.output import format_body, format_text, format_time, to_json_value, truncate
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.model import StoredMessage
@@ -26,14 +24,12 @@ if TYPE_CHECKING:
     from rsmq._sync.client import RSMQ
 
 
-@command("tail", "rsmq tail orders", "rsmq tail orders-dead -n 10 --json")
-@queues_argument()
+@command("tail QUEUE...", "rsmq tail orders", "rsmq tail orders-dead -n 10 --json")
 @options("""
     --number, -n N  Begin with the last N messages of the queue, 1 to 10,000.
     --from-start  Begin with all messages of the queue.
     --interval DURATION  The time between two polls; more than 0.  [default: 0.1]
     """)
-@click.pass_obj
 def tail(
     call: Call, queues: tuple[str, ...], number: int | None, interval: float, *, from_start: bool
 ) -> Exit | None:

@@ -13,23 +13,20 @@ from typing import Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, queues_argument
-from rsmq.cli.app.errors import ErrorReport, describe_error
-from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import command, options
+from rsmq.cli.app.errors import ErrorReport, Exit, describe_error
 from rsmq.cli.app.output import format_table, format_text, to_json_value
 from rsmq.cli.commands.figures import SORTS, Figures, NamespacesReader, sort_figures, sum_figures
 from rsmq.cli.commands.queues import note_unreadable_queues
 
 
 @command(
-    "top",
+    "top [QUEUE...]",
     "rsmq top",
     "rsmq top 'orders*' --interval 5s",
     "rsmq top --once --sort visible",
     "rsmq top --ns shop --ns mail",
 )
-@queues_argument(required=False)
 @options(
     """
     --interval DURATION  The time between two readings; more than 0.  [default: 1]
@@ -38,7 +35,6 @@ from rsmq.cli.commands.queues import note_unreadable_queues
     """,
     by={"type": click.Choice(SORTS), "default": "queue", "show_default": True},
 )
-@click.pass_obj
 def top(
     call: Call, queues: tuple[str, ...], interval: float, by: str, *, once: bool
 ) -> Exit | None:

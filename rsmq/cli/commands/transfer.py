@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, queues_argument
-from rsmq.cli.app.errors import WORDS, Failed
-from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import command, options
+from rsmq.cli.app.errors import WORDS, Exit, Failed
 from rsmq.cli.app.output import format_text, to_json_value
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.errors import InvalidExport
@@ -30,19 +28,17 @@ _Bar = AbstractContextManager[Callable[[float], None]]
 
 
 @command(
-    "export",
+    "export [QUEUE...]",
     "rsmq export -o queues.jsonl.gz",
     "rsmq export orders mails > queues.jsonl",
     "rsmq export orders | rsmq import --url redis://other/0",
 )
-@queues_argument(required=False)
 @options(
     """
     --output, -o FILE  The output file, compressed with gzip if its name ends in .gz. - or no file:
         the standard output.
     """,
 )
-@click.pass_obj
 def export(call: Call, queues: tuple[str, ...], output: str | None) -> Exit:
     """
     Write queues to a file of JSON Lines.
@@ -86,18 +82,16 @@ def _export_lines(exported: Exported) -> Iterator[str]:
 
 
 @command(
-    "import",
+    "import [FILE]",
     "rsmq import queues.jsonl.gz",
     "rsmq import --queue orders=orders-copy --dry-run < queues.jsonl",
 )
-@click.argument("file", required=False, metavar="[FILE]", type=click.Path(allow_dash=True))
 @options("""
     --queue, names NAME[=NEW]...  Import only this queue of the file, with NEW as its new name;
         repeatable.
     --new-ids  Send the messages again, with new ids and receive counts of 0.
     --dry-run  Change nothing, and report what would happen.
     """)
-@click.pass_obj
 def import_(
     call: Call, file: str | None, names: tuple[str, ...], *, new_ids: bool, dry_run: bool
 ) -> Exit:

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-import click
-
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command
 from rsmq.cli.app.output import format_items, format_text
@@ -18,9 +16,7 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-@command("undo", "rsmq undo", "rsmq undo 5f2c09d1a7e3b846")
-@click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.pass_obj
+@command("undo [ID...]", "rsmq undo", "rsmq undo 5f2c09d1a7e3b846")
 def undo(call: Call, ids: tuple[str, ...]) -> None:
     """
     Restore what was deleted, or list what can be restored.

@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command
-from rsmq.cli.app.errors import Failed
-from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import command, options
+from rsmq.cli.app.errors import Exit, Failed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -87,7 +85,6 @@ _SIGNALS = tuple(
     tls_key={"type": click.Path(dir_okay=False)},
     push_proxy={"envvar": "RSMQ_PUSH_PROXY"},
 )
-@click.pass_obj
 def web(call: Call, /, **options: Any) -> None:
     """
     Serve the queues over HTTP, until stopped.

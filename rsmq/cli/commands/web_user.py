@@ -11,9 +11,8 @@ from typing import Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import Group
+from rsmq.cli.app.command import Group, options
 from rsmq.cli.app.errors import Failed
-from rsmq.cli.app.options import options
 
 _HELP = """
 Make users and tokens for rsmq web.
@@ -50,10 +49,8 @@ _rights = options(
 )
 
 
-@web_user.subcommand("add", "rsmq web-user add anna --role viewer --queue 'orders*'")
-@click.argument("name")
+@web_user.subcommand("add NAME", "rsmq web-user add anna --role viewer --queue 'orders*'")
 @_rights
-@click.pass_obj
 def add(call: Call, /, name: str, **rights: Any) -> None:
     """
     Write the entry of a user, with a password that is asked for.
@@ -76,15 +73,13 @@ def add(call: Call, /, name: str, **rights: Any) -> None:
 
 
 @web_user.subcommand(
-    "token",
+    "token NAME",
     "rsmq web-user token shop --role operator --queue orders",
     "rsmq web-user token sensor --scope send --queue 'readings*'",
     "rsmq web-user token billing --sqs --role operator",
 )
-@click.argument("name")
-@click.option("--sqs", is_flag=True, help="Make an access key for clients of Amazon SQS instead.")
+@options("--sqs  Make an access key for clients of Amazon SQS instead.")
 @_rights
-@click.pass_obj
 def token(call: Call, /, name: str, *, sqs: bool, **rights: Any) -> None:
     """
     Make a token, and write its entry. The token itself is shown once, on the standard error.
@@ -107,15 +102,13 @@ def token(call: Call, /, name: str, *, sqs: bool, **rights: Any) -> None:
     call.out.note(f"The token, which is shown once: {made}")
 
 
-@web_user.subcommand("log-out", "rsmq web-user log-out anna --users users.toml")
-@click.argument("name")
+@web_user.subcommand("log-out NAME", "rsmq web-user log-out anna --users users.toml")
 @options(
     """
     --users FILE  The users file of the servers.  [required]
     """,
     users={"type": click.Path(path_type=Path)},
 )
-@click.pass_obj
 def log_out(call: Call, name: str, users: Path) -> None:
     """
     End all sessions of a user, or of the tokens with this name, in all browsers.

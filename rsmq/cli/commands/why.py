@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, queue_argument
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import argument, command, options
 from rsmq.cli.app.output import (
     format_items,
     format_table,
@@ -31,10 +30,7 @@ if TYPE_CHECKING:
 _WATCHED_SECONDS = 1.0
 
 
-@command("why", "rsmq why orders", "rsmq why orders ID")
-@queue_argument()
-@click.argument("id", required=False)
-@click.pass_obj
+@command("why QUEUE [ID]", "rsmq why orders", "rsmq why orders ID")
 def why(call: Call, queue: str, id: str | None) -> None:
     """
     Say why a message does not move, or why a queue is not drained.
@@ -91,14 +87,13 @@ def _write(call: Call, explanation: Explanation, events: list[TimelineEvent] | N
 
 
 @command("dead-letters", "rsmq dead-letters orders-dead")
-@queue_argument(metavar="DEAD_LETTER_QUEUE")
+@argument("DEAD_LETTER_QUEUE", "queue")
 @options(
     """
     --count, --number, -n N  The highest number of dead letters to look at.  [default: 10000]
     """,
     count={"type": click.IntRange(1, 1000000)},
 )
-@click.pass_obj
 def dead_letters(call: Call, queue: str, count: int) -> None:
     """
     Show the dead letters of a queue in groups of the same cause.

@@ -15,8 +15,7 @@ from typing import Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command
-from rsmq.cli.app.options import options
+from rsmq.cli.app.command import command, options
 from rsmq.cli.app.program import run
 from rsmq.cli.commands.metrics_server import metrics_options
 
@@ -81,7 +80,6 @@ def _memory_size(text: str) -> int:
     --pause QUEUE  Stop all workers from receiving from a queue.
     --resume QUEUE  Let workers receive from a paused queue again.
     """)
-@click.pass_obj
 def worker(call: Call, /, **options: Any) -> int:
     """
     Run a worker until it is stopped.
@@ -124,7 +122,6 @@ def worker(call: Call, /, **options: Any) -> int:
 
 
 @command("workers", "rsmq workers", "rsmq workers --json")
-@click.pass_obj
 def workers(call: Call) -> None:
     """
     Show the workers of the namespace.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.output import format_age, format_table, format_text, to_json_value
 from rsmq.wire.workers import WorkerInfo
 from rsmq.worker.registry import list_workers, read_workers

@@ -13,8 +13,7 @@ from typing import Any
 
 from rsmq._sync.client import RSMQ
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.errors import Failed
-from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.errors import Exit, Failed
 from rsmq.cli.app.one_call import run_call
 from rsmq.cli.app.wait_for_redis import ask_for_queue, wait_for_redis
 from rsmq.cli.commands.health_server import serve_health
@@ -50,9 +49,9 @@ def run_worker(call: Call, args: SimpleNamespace) -> int:
         ns=call.namespace if args.shows_ns else None,
     )
     if args.pause:
-        run_call(call, "pause_queue", {"qname": [args.pause]})
+        run_call(call, "pause_queue", queues=[args.pause])
     if args.resume:
-        run_call(call, "resume_queue", {"qname": [args.resume]})
+        run_call(call, "resume_queue", queues=[args.resume])
     if args.list:
         show_workers(call)
     if args.pause or args.resume or args.list:
