@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, CREATE, SET
-from rsmq.vocabulary.sends import BATCH, PUBLISH, SEND
+from rsmq.vocabulary.sends import BATCH, PUBLISH, SCHEDULE, SEND
 from rsmq.vocabulary.signatures import OptionCall
 from rsmq.vocabulary.stored import QUEUE_FIELDS
 
 _PACKAGE = Path(__file__).parents[1] / "rsmq"
-_SENDS = {SEND: "SendArguments", BATCH: "BatchArguments", PUBLISH: "PublishArguments"}
+_SENDS = {
+    SEND: "SendArguments",
+    BATCH: "BatchArguments",
+    PUBLISH: "PublishArguments",
+    SCHEDULE: "ScheduleSendArguments",
+}
 _QUEUES = {CREATE: "CreateArguments", SET: "SetArguments"}
 _HEAD = '''\
 # Generated from rsmq/vocabulary/{source}.py by scripts/generate-sync. Do not edit.

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Unpack
 
-from rsmq.codecs import Codec, check_codec
+from rsmq.codecs import Codec
+from rsmq.schedules.arguments import ScheduleArguments
 from rsmq.schedules.definition import (
     ScheduleDefinition,
     StoredSchedule,
@@ -24,6 +25,9 @@ from rsmq.schedules.operations import (
     run_schedule,
     store_definition,
 )
+from rsmq.vocabulary.send_arguments import ScheduleSendArguments
+from rsmq.vocabulary.sends import SCHEDULE
+from rsmq.vocabulary.signatures import takes_options_of
 
 
 class Schedules:
@@ -41,6 +45,7 @@ class Schedules:
         """Make it for a synchronous client; nothing is read."""
         self._client = client
 
+    @takes_options_of(SCHEDULE)
     def add(
         self,
         name: str,
@@ -55,15 +60,15 @@ class Schedules:
         jitter: float | timedelta = 0,
         tick_field: str | None = None,
         version: int | None = None,
-        unique_key: str | None = None,
-        expires: float | timedelta | None = None,
-        max_retries: int | None = None,
+        **options: Unpack[ScheduleSendArguments],
     ) -> bool:
         """
         Add a schedule, or replace the one of this name.
 
         A schedule that is replaced keeps its next tick if its times are the same, and stays paused.
-        It reads the schedule first; the change is one atomic script.
+        With ``unique_key``, a tick sends nothing while a message with it is in the queue, in flight
+        or not: so messages do not pile up, and their work does not overlap. The schedule then shows
+        that message as its last one. It reads the schedule first; the change is one atomic script.
 
         Args:
             name: 1 to 160 characters of ``A-Z a-z 0-9 _ - .``.
@@ -87,22 +92,16 @@ class Schedules:
             version: a whole number from 0 to 2**53, for definitions in code: a worker that declares
                 this name with the same or a lower version does not replace this definition. None
                 keeps the version that is stored; that of a new schedule is 0.
-            unique_key: a text of 1 to 128 characters that the messages have. While a message with
-                it is in the queue, in flight or not, a tick sends nothing: so messages do not pile
-                up, and their work does not overlap. The schedule then shows that message as its
-                last one. None sends a message for each tick.
-            expires: seconds after its send at which a message expires, more than the delay of the
-                queue and at most 9,999,999, fractions to the millisecond; None is never.
-            max_retries: how often a message is tried again after its first attempt, 0 to 1,000,000,
-                instead of the number of its listener or of the queue's dead-letter policy.
+            options: see below.
 
         Returns:
             True if it was added or changed; False if it was the same.
 
         Raises:
             MissingParameter: the name of the schedule or of the queue is empty.
-            InvalidFormat: a name, cron, timezone, missed, codec, tick_field or unique_key is
-                invalid; or both cron and every are passed, or neither.
+            InvalidFormat: a name, cron, timezone, missed, codec, tick_field or option is invalid;
+                or both cron and every are passed, or neither.
+            InvalidCombination: an option lacks one that it needs, or excludes another.
             InvalidValue: a number is out of range, the body is too large, or the namespace has
                 10,000 schedules already.
             MessageNotString: the codec can't encode the body.
@@ -110,24 +109,18 @@ class Schedules:
             NotPossible: it was stored by a newer version of this library; remove it first.
         """
         client = self._client
+        arguments: ScheduleArguments = {
+            "cron": cron, "every": every, "queue": queue, "body": body, "timezone": timezone,
+            "codec": codec, "missed": missed, "jitter": jitter, "tick_field": tick_field,
+            "version": version, **options,
+        }  # fmt: skip
         definition = make_definition(
             client.namespace,
             name,
-            cron=cron,
-            every=every,
-            queue=queue,
-            body=body,
-            timezone=timezone,
-            codec=client.codec if codec is None else check_codec(codec),
-            missed=missed,
-            jitter=jitter,
-            tick_field=tick_field,
+            arguments,
+            codec=client.codec,
             realtime=client.realtime,
-            version=version,
             source="call",
-            unique_key=unique_key,
-            expires=expires,
-            max_retries=max_retries,
         )
         steps = store_definition(client.namespace, definition, keeps_version=version is None)
         return bool(client.run_steps(steps))

@@ -4,9 +4,8 @@
 -- ARGV[1] body         bytes             the message
 -- ARGV[2] size         integer           its size in UTF-16 code units of text or bytes of bytes
 -- ARGV[3] delay        integer           ms until it is visible, as in send_message.lua, but not 'front'
--- ARGV[4] expires      integer           ms after which the messages expire; '' = never
--- ARGV[5] retries      integer           their own number of retries; '' = that of the policy
--- ARGV[6...] messages  strings           for each queue the 22 random characters of the id, and the
+-- ARGV[4] options      string            those of send_with_options.lua that publish has
+-- ARGV[5...] messages  strings           for each queue the 22 random characters of the id, and the
 --                                        channel for the number of messages; '' = none
 --
 -- returns {ids}
@@ -15,17 +14,20 @@
 -- @include time_us.lua
 -- @include digits.lua
 -- @include id.lua
+-- @include packed.lua
 -- @include sending.lua
 -- @include limits.lua
 -- @include limiting.lua
 -- @include totals.lua
 
 local queues = KEYS
-local body, size, delay, expires, retries = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local body, size, delay, options = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local messages = ARGV
 
 local us = server_time_us()
 local now, waits, ids = math.floor(us / 1000), {}, {}
+local passed = read_options(options)
+local expires, retries = passed.expires or '', passed.max_retries or ''
 local record = (expires ~= '' or retries ~= '') and limits_record(retries, expires, now)
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
@@ -42,7 +44,7 @@ for at = 1, #queues, 2 do
   waits[at] = wait
 end
 for at = 1, #queues, 2 do
-  local channel = messages[at + 6]
+  local channel = messages[at + 5]
   if channel ~= '' then -- first, since the user may lack the right
     redis.call('PUBLISH', channel, redis.call('ZCARD', queues[at + 1]) + 1)
   end
@@ -50,7 +52,7 @@ end
 
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local id = base36(us) .. messages[at + 5]
+  local id = base36(us) .. messages[at + 4]
   ids[#ids + 1] = id
   add_to(hash, 'totalsent', 1)
   if record then

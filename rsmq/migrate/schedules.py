@@ -90,17 +90,9 @@ def _define(
         return name, make_definition(
             target.rsmq.namespace,
             name,
-            cron=None,
-            every=periodic.every,
-            queue=report.queue,
-            body=periodic.body,
-            timezone=None,
+            {"every": periodic.every, "queue": report.queue, "body": periodic.body},
             codec=BYTES,
-            missed="once",
-            jitter=0,
-            tick_field=None,
             realtime=target.realtime,
-            version=None,
             source="call",
         )
     except RSMQError as error:

@@ -20,7 +20,7 @@ from rsmq.errors import (
 from rsmq.model import Message, StoredMessage
 from rsmq.wire.ids import check_id, parse_sent_us
 from rsmq.wire.keys import Namespace, QueueKeys
-from rsmq.wire.limits import MAX_BATCH, MAX_SECONDS, Seconds, to_milliseconds, utf16_length
+from rsmq.wire.limits import MAX_BATCH, Seconds, to_milliseconds, utf16_length
 from rsmq.wire.names import NOT_ENCODABLE, encode_name, encode_names
 
 T = TypeVar("T")
@@ -75,25 +75,6 @@ def encode_vt(vt: Seconds | None) -> bytes:
         InvalidValue: it is out of range.
     """
     return b"" if vt is None else digits(to_milliseconds("vt", vt))
-
-
-def encode_dedup_window(window: Seconds) -> bytes:
-    """
-    Return the window of a dedup_id in ms.
-
-    Raises:
-        InvalidValue: it is not a number of seconds from 1 to 9,999,999.
-    """
-    ms = to_milliseconds("dedup_window", window)
-    if ms < 1000:  # noqa: PLR2004 - a second
-        raise InvalidValue(
-            "dedup_window",
-            1,
-            MAX_SECONDS,
-            value=window,
-            hint="Pass a number of seconds.",
-        )
-    return digits(ms)
 
 
 def encode_body(body: object, codec: Codec) -> tuple[bytes, int]:

@@ -88,11 +88,6 @@ def send_message(  # noqa: PLR0917 - as the next comment
     return operation
 
 
-def set_counted_size(operation: Operation[str], size: int) -> None:
-    """Let a send without options have another size for maxsize; 0 disables the check."""
-    operation.args = (operation.args[0], digits(size), *operation.args[2:])
-
-
 def receive_message(
     namespace: Namespace, qname: str, *, vt: Seconds | None, codec: Codec, losses: LostReplies
 ) -> Operation[Message | None]:

@@ -4,24 +4,20 @@ The options of a send that need ``send_with_options.lua``.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rsmq.errors import InvalidFormat, InvalidValue
-from rsmq.operations.arguments import (
-    FRONT,
-    check_batch,
-    digits,
-    encode_dedup_window,
-    encode_time,
-)
+from rsmq.operations.arguments import FRONT, check_batch, digits, encode_time
 from rsmq.vocabulary.sends import (
     BATCH,
     SEND,
     SEND_OPTIONS,
     SendCall,
     SendOption,
+    ValueKind,
     check_combinations,
     read_options,
 )
@@ -30,45 +26,36 @@ from rsmq.wire.ids import mark_group
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import (
     DEFAULT_DEDUP_WINDOW,
-    MAX_RECEIVES,
     MAX_SECONDS,
-    Seconds,
     check_label,
     check_whole_number,
     to_milliseconds,
 )
-from rsmq.wire.throttle import MAX_RUNNING
+from rsmq.wire.names import decode_name, encode_name
+
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=decode_name).encode
 
 
 @dataclass(frozen=True, slots=True)
 class SendOptions:
     """
-    The options of one send, checked.
+    The options of the messages of one send, checked.
 
     Attributes:
-        dedup_ids: the dedup_id of each message, empty for a message without one; None for none.
-        window: the window of the dedup_ids in ms; empty without them.
-        unique_keys: the unique_key of each message, as dedup_ids.
-        replace: whether a message that waits with the same unique_key is replaced.
-        max_wait: ms after its first send by which a replaced message is visible; empty for any.
-        expires: ms after the send at which the messages expire; empty for never.
-        max_retries: how often they may be tried again; empty for the number of the policy.
-        track: whether new messages get a record.
-        groups: the group of each message, as dedup_ids; of a message with a limit key, that of
-            the key.
-        interval: the microseconds between the messages of a key that have a rate; empty for none.
+        values: the options as ``send_with_options.lua`` reads them, by name.
     """
 
-    dedup_ids: list[bytes] | None
-    window: bytes
-    unique_keys: list[bytes] | None
-    replace: bool
-    max_wait: bytes
-    expires: bytes
-    max_retries: bytes
-    track: bool
-    groups: list[bytes] | None
-    interval: bytes = b""
+    values: Mapping[str, Any]
+
+    @property
+    def groups(self) -> list[bytes] | None:
+        """
+        The group of each message in which others wait for it, empty for one without such a group.
+
+        That of a message with a limit key is that of the key. It is None if no message has one.
+        """
+        found: list[bytes] | None = self.values.get("groups")
+        return found
 
     @property
     def may_repeat(self) -> bool:
@@ -77,56 +64,47 @@ class SendOptions:
 
         A unique_key alone is not enough: the first message may be done by then, or replaced.
         """
-        return self.dedup_ids is not None and all(self.dedup_ids)
+        return all(self.values.get("dedup_ids", (b"",)))
 
     def keys(self, queue: QueueKeys) -> tuple[bytes, ...]:
         """Return the keys behind those of the queue; its hash in place of a key without use."""
+        used = self.values.keys()
         return (
-            queue.hash if self.dedup_ids is None else queue.dedup,
-            queue.hash if self.unique_keys is None else queue.unique,
-            queue.limits if self.expires or self.max_retries else queue.hash,
-            queue.rates if self.interval else queue.hash,
+            queue.dedup if "dedup_ids" in used else queue.hash,
+            queue.unique if "unique_keys" in used else queue.hash,
+            queue.limits if "expires" in used or "max_retries" in used else queue.hash,
+            queue.rates if "rate_interval" in used else queue.hash,
         )
 
     @property
     def has_groups_only(self) -> bool:
         """Whether the messages have groups and no other option."""
-        return self.groups is not None and self == replace(GROUPS_ONLY, groups=self.groups)
+        return self.values.keys() == {"groups"}
 
     def mark(self, suffixes: list[bytes]) -> list[bytes]:
         """Return the random parts of ids, with the mark of messages that have a group."""
         if self.groups is None:
             return suffixes
         pairs = zip(suffixes, self.groups, strict=True)
-        return [mark_group(suffix) if holds_back(group) else suffix for suffix, group in pairs]
+        return [mark_group(suffix) if group else suffix for suffix, group in pairs]
 
-    def args(self, raws: list[bytes]) -> tuple[bytes, ...]:
-        """Return the arguments behind those of ``send_messages.lua``, with the bodies."""
-        nothing = [b""] * len(raws)
-        messages = zip(
-            raws,
-            self.dedup_ids or nothing,
-            self.unique_keys or nothing,
-            self.groups or nothing,
-            strict=True,
-        )
-        return (
-            self.window,
-            b"1" if self.replace else b"0",
-            self.max_wait,
-            self.expires,
-            self.max_retries,
-            b"1" if self.track else b"",
-            self.interval,
-            *(value for message in messages for value in message),
-        )
+    def pack(self) -> bytes:
+        """Return the options as one argument, which ``fragments/packed.lua`` reads."""
+        return encode_name(_to_json(self.values)) if self.values else b""
 
 
-#: The options of messages that have groups and no other option.
-GROUPS_ONLY = SendOptions(None, b"", None, False, b"", b"", b"", False, None)
 #: The options that need no other script; without a dedup_id its window says nothing.
-_OF_ALL_SCRIPTS = frozenset({"delay", "deliver_at", "front", "dedup_window"})
+_OF_DELAY = frozenset({"delay", "deliver_at", "front"})
+_OF_ALL_SCRIPTS = _OF_DELAY | {"dedup_window"}
+#: The options that are packed in other forms than their own.
+_OF_GROUPS = frozenset({"group", "limit_key", "max_running", "rate"})
+_BY_NAME = {each.name: each for each in SEND_OPTIONS}
 _OF_MESSAGE = tuple(each for each in SEND_OPTIONS if each.of_message)
+#: The options that are compared with the delay: the least ms beyond it, and why.
+_BEYOND_DELAY = {
+    "max_wait": (0, "A message waits at least for its delay."),
+    "expires": (1, "A message must become visible before it expires."),
+}
 
 
 def check_send(
@@ -173,19 +151,23 @@ def check_send(
         encoded_delay = FRONT
     if passed.keys() <= _OF_ALL_SCRIPTS:
         return encoded_delay, None
-    get = passed.get
-    has_rate, window = "rate" in passed, get("dedup_window", DEFAULT_DEDUP_WINDOW)
-    return encoded_delay, SendOptions(
-        _check_labels("dedup_id", get("dedup_id")),
-        encode_dedup_window(window) if "dedup_id" in passed else b"",
-        _check_labels("unique_key", get("unique_key")),
-        get("replace", False),
-        _encode_max_wait(get("max_wait"), delay),
-        *encode_limits(get("expires"), get("max_retries"), delay),
-        get("track", False),
-        _make_groups(get("group"), get("limit_key"), get("max_running")),
-        digits(parse_rate(passed["rate"])) if has_rate else b"",
-    )
+    if "dedup_id" in passed:
+        passed.setdefault("dedup_window", DEFAULT_DEDUP_WINDOW)
+    else:
+        passed.pop("dedup_window", None)
+    return encoded_delay, SendOptions(_encode_options(passed))
+
+
+def _encode_options(passed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options as they are packed, under the names of ``send_messages``."""
+    values: dict[str, Any] = {}
+    for name, value in passed.items():
+        if name not in _OF_DELAY and name not in _OF_GROUPS:
+            option = _BY_NAME[name]
+            values[option.name_in(BATCH)] = _encode(option, value, passed.get("delay"))
+    if not passed.keys().isdisjoint(_OF_GROUPS):
+        _encode_groups(values, passed)
+    return values
 
 
 def _as_list(option: SendOption, values: Iterable[Any], number: int) -> list[Any]:
@@ -200,70 +182,42 @@ def _as_list(option: SendOption, values: Iterable[Any], number: int) -> list[Any
     return found
 
 
-def _make_groups(
-    groups: list[Any] | None, limit_keys: list[Any] | None, max_running: int | None
-) -> list[bytes] | None:
-    """Return the group of each message, as it is stored; None if no message can have one."""
-    most = 0
-    if max_running is not None:
-        most = check_whole_number("max_running", max_running, 1, MAX_RUNNING)
-    named = _check_each(groups, check_group)
-    limited = _check_each(limit_keys, lambda key: make_limit_group(key, most))
-    if named is None or limited is None:
-        return limited if named is None else named
-    return [group or limit for group, limit in zip(named, limited, strict=True)]
-
-
-def _encode_max_wait(max_wait: Any, delay: Any) -> bytes:
-    if max_wait is None:
-        return b""
-    ms, least = to_milliseconds("max_wait", max_wait), to_milliseconds("delay", delay)
+def _encode(option: SendOption, value: Any, delay: Any) -> Any:
+    """Return the value of an option as it is packed."""
+    if option.kind is ValueKind.LABEL:
+        return _check_each(value, lambda label: check_label(option.name, label))
+    if option.kind is ValueKind.FLAG:
+        return "1"
+    if option.kind is ValueKind.WHOLE_NUMBER:
+        low, high = int(option.low or 0), int(option.high or 0)
+        return digits(check_whole_number(option.name, value, low, high))
+    ms = to_milliseconds(option.name, value)
+    beyond, hint = _BEYOND_DELAY.get(option.name, (None, "Pass a number of seconds."))
+    if beyond is None:
+        least = round((option.low or 0) * 1000)
+    else:
+        least = beyond + (0 if delay is None else to_milliseconds("delay", delay))
     if ms < least:
-        raise InvalidValue(
-            "max_wait",
-            least / 1000,
-            MAX_SECONDS,
-            value=max_wait,
-            hint="A message waits at least for its delay.",
-        )
+        raise InvalidValue(option.name, least / 1000, MAX_SECONDS, value=value, hint=hint)
     return digits(ms)
 
 
-def encode_limits(
-    expires: Seconds | None, max_retries: int | None, delay: Seconds | None
-) -> tuple[bytes, bytes]:
-    """
-    Return the limits of messages, as ``SendOptions`` has them.
-
-    Raises:
-        InvalidValue: one is out of range, or expires is not greater than delay.
-    """
-    return (
-        b"" if expires is None else _encode_expires(expires, delay),
-        b"" if max_retries is None else _encode_max_retries(max_retries),
-    )
-
-
-def _encode_expires(expires: Any, delay: Seconds | None) -> bytes:
-    ms = to_milliseconds("expires", expires)
-    least = 0 if delay is None else to_milliseconds("delay", delay)
-    if ms <= least:
-        raise InvalidValue(
-            "expires",
-            (least + 1) / 1000,
-            MAX_SECONDS,
-            value=expires,
-            hint="A message must become visible before it expires.",
-        )
-    return digits(ms)
-
-
-def _encode_max_retries(max_retries: Any) -> bytes:
-    return digits(check_whole_number("max_retries", max_retries, 0, MAX_RECEIVES))
-
-
-def _check_labels(item: str, labels: list[Any] | None) -> list[bytes] | None:
-    return _check_each(labels, lambda label: check_label(item, label))
+def _encode_groups(values: dict[str, Any], passed: Mapping[str, Any]) -> None:
+    """Add the group of each message, as it is stored, and the interval of a rate."""
+    most = 0
+    if (max_running := passed.get("max_running")) is not None:
+        option = _BY_NAME["max_running"]
+        most = check_whole_number("max_running", max_running, 1, int(option.high or 0))
+    named = _check_each(passed.get("group"), check_group)
+    limited = _check_each(passed.get("limit_key"), lambda key: make_limit_group(key, most))
+    if named is not None and limited is not None:
+        named = [group or limit for group, limit in zip(named, limited, strict=True)]
+    groups = (limited if named is None else named) or []
+    if any(map(holds_back, groups)):
+        values["groups"] = [group if holds_back(group) else b"" for group in groups]
+    if "rate" in passed:
+        values["rate_interval"] = digits(parse_rate(passed["rate"]))
+        values["rate_keys"] = groups
 
 
 def _check_each(labels: list[Any] | None, check: Callable[[Any], bytes]) -> list[bytes] | None:

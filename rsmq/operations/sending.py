@@ -5,7 +5,7 @@ Operations that send many messages in one call.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from rsmq.operations.arguments import (
 )
 from rsmq.operations.confirmation import Confirm
 from rsmq.operations.operation import Operation, RetryClass, Steps
-from rsmq.operations.send_options import GROUPS_ONLY, SendOptions, check_send
+from rsmq.operations.send_options import SendOptions, check_send
 from rsmq.operations.time_limit import TimeLimit
 from rsmq.vocabulary.sends import BATCH, PUBLISH
 from rsmq.wire.ids import make_id_suffix, make_id_suffixes
@@ -120,7 +120,7 @@ def publish(
     """
     queues = resolve_queues(namespace, qnames)
     delay, checked = check_send(options, PUBLISH)
-    limits = (b"", b"") if checked is None else (checked.expires, checked.max_retries)
+    packed = b"" if checked is None else checked.pack()
     raw, size = encode_body(body, codec)
     messages = (
         part for keys in queues for part in (make_id_suffix(), keys.channel if realtime else b"")
@@ -128,7 +128,7 @@ def publish(
     return Operation(
         load("publish"),
         tuple(key for keys in queues for key in (keys.hash, keys.zset)),
-        (raw, digits(size), delay, *limits, *messages),
+        (raw, digits(size), delay, packed, *messages),
         lambda reply: {keys.name: decode_name(id) for keys, id in zip(queues, reply, strict=True)},
         RetryClass.NEVER,
         tuple(keys.name for keys in queues),
@@ -169,7 +169,7 @@ def send_raws_to_groups(
     keys: QueueKeys, raws: list[bytes], groups: list[bytes]
 ) -> Steps[list[str]]:
     """Add messages to a queue, in order, each to a group; empty for none. Returns their ids."""
-    options = replace(GROUPS_ONLY, groups=groups)
+    options = SendOptions({"groups": groups})
     suffixes = options.mark(make_id_suffixes(len(raws)))
     batch = _Batch(keys, raws, suffixes, digits(0), b"", b"", None, None)
     return _single_step(batch.with_options(keys, options))
@@ -212,6 +212,12 @@ def send_with_options(
     parse = operation.parse
     operation.parse = lambda reply: parse(reply)[0]
     return operation
+
+
+def set_counted_size(operation: Operation[str], size: int) -> None:
+    """Let a send have another size for maxsize; 0 disables the check."""
+    at = 0 if operation.script.name == "send_with_options" else 1
+    operation.args = (*operation.args[:at], digits(size), *operation.args[at + 1 :])
 
 
 def _single_step(operation: Operation[list[str]]) -> Steps[list[str]]:
@@ -286,7 +292,7 @@ class _Batch:
         return Operation(
             load("send_with_options"),
             (keys.hash, keys.zset, *options.keys(keys)),
-            (self.largest, self.delay, suffixes, self.channel, *options.args(self.raws)),
+            (self.largest, self.delay, suffixes, self.channel, options.pack(), *self.raws),
             parse,
             RetryClass.ALWAYS if options.may_repeat else RetryClass.NEVER,
             (self.keys.name,),

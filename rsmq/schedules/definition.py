@@ -7,16 +7,19 @@ from __future__ import annotations
 import base64
 import json
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, cast, get_args
 
-from rsmq.codecs import Codec
+from rsmq.codecs import Codec, check_codec
 from rsmq.errors import InvalidFormat, InvalidValue, MissingParameter, RSMQError, show
 from rsmq.operations.arguments import encode_body
 from rsmq.operations.send_options import SendOptions, check_send
+from rsmq.schedules.arguments import ScheduleArguments
 from rsmq.schedules.missed import Missed
 from rsmq.schedules.ticks import check_cron, find_zone, to_time, upcoming_ticks
+from rsmq.vocabulary.sends import BATCH, SCHEDULE, ValueKind, as_batch, read_options
 from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import (
     MAX_SECONDS,
@@ -38,7 +41,11 @@ MAX_JITTER_SECONDS = 86_400
 _FORM = 1
 #: That of a schedule whose messages have options: a version without them would omit these.
 _FORM_WITH_OPTIONS = 2
-_OPTIONS = ("unique_key", "expires", "max_retries")
+#: The own arguments of a schedule, beside the options of a send.
+_DEFAULTS: dict[str, Any] = {
+    "cron": None, "every": None, "queue": None, "body": "", "timezone": None, "codec": None,
+    "missed": "once", "jitter": 0, "tick_field": None, "version": None,
+}  # fmt: skip
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,160}")
 _NAME_RULE = "The name of a schedule has 1 to 160 characters of A-Z a-z 0-9 . _ -"
 
@@ -89,9 +96,7 @@ class ScheduleDefinition:
         realtime: whether each send publishes Node's notification.
         version: a later version replaces an earlier one; code with an earlier one changes nothing.
         source: ``code`` if a worker declares it, ``call`` if it was added at run time.
-        unique_key: the unique_key of its messages; None for none.
-        expires: seconds after its send at which a message expires; None is never.
-        max_retries: how often a message is tried again; None is the number of the policy.
+        options: the options of a send that its messages have, by name, as values of JSON.
     """
 
     name: str
@@ -107,14 +112,18 @@ class ScheduleDefinition:
     realtime: bool
     version: int
     source: Source
-    unique_key: str | None = None
-    expires: float | None = None
-    max_retries: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def send_options(self) -> SendOptions | None:
-        """The options of a send of its message; None without any."""
-        return _make_options(self.unique_key, self.expires, self.max_retries)
+    def __getattr__(self, name: str) -> Any:
+        """Return an option of the messages; None if they do not have it."""
+        if name not in SCHEDULE.options:
+            raise AttributeError(f"ScheduleDefinition has no attribute {name!r}")
+        return self.options.get(name)
+
+    def send_options(self, number: int) -> tuple[bytes, SendOptions]:
+        """Return the delay of its messages, and their options, for a send of so many."""
+        delay, options = check_send(as_batch(self.options, number), BATCH, number)
+        return delay, options or SendOptions({})
 
     @property
     def rule(self) -> str | int:
@@ -198,47 +207,65 @@ def show_time(ms: int) -> str:
 def make_definition(
     namespace: Namespace,
     name: str,
+    arguments: ScheduleArguments,
     *,
-    cron: str | None,
-    every: Seconds | None,
-    queue: str,
-    body: object,
-    timezone: str | None,
     codec: Codec,
-    missed: str,
-    jitter: Seconds,
-    tick_field: str | None,
     realtime: bool,
-    version: int | None,
     source: Source,
-    unique_key: str | None = None,
-    expires: Seconds | None = None,
-    max_retries: int | None = None,
 ) -> ScheduleDefinition:
     """
     Check the arguments of a schedule, and return its definition.
 
+    Args:
+        arguments: those of ``AsyncSchedules.add``.
+        codec, realtime: those of the client.
+
     Raises:
         The errors of ``AsyncSchedules.add``.
+        TypeError: there is no such argument.
     """
     check_schedule_name(name)
-    namespace.queue(queue)
+    own: dict[str, Any] = {key: arguments.get(key, default) for key, default in _DEFAULTS.items()}
+    namespace.queue(own["queue"])
+    cron, every, missed, version = own["cron"], own["every"], own["missed"], own["version"]
     if (cron is None) == (every is None):
         raise InvalidFormat(
             "cron", value=show(cron), hint="Pass either cron or every, one of them."
         )
-    if cron is None and timezone is not None:
+    if cron is None and own["timezone"] is not None:
         raise InvalidFormat(
-            "timezone", value=show(timezone), hint="It belongs to cron; every has none."
+            "timezone", value=show(own["timezone"]), hint="It belongs to cron; every has none."
         )
-    zone_name = "UTC" if timezone is None else timezone
+    zone_name = "UTC" if own["timezone"] is None else own["timezone"]
     zone = find_zone(zone_name)
-    expression = None if cron is None else check_cron(cron, zone)
-    seconds = None if every is None else _check_every(every)
     if missed not in get_args(Missed):
         raise InvalidFormat("missed", value=show(missed), hint="It is 'skip', 'once' or 'all'.")
-    jitter_seconds = _check_seconds("jitter", jitter, 0, MAX_JITTER_SECONDS)
-    raw, size = encode_body(body, codec)
+    raw, size = _encode_body(own["body"], codec if own["codec"] is None else own["codec"])
+    if own["tick_field"] is not None:
+        _check_tick_field(own["tick_field"], raw)
+    options = {key: value for key, value in arguments.items() if key not in _DEFAULTS}
+    definition = ScheduleDefinition(
+        name=name,
+        queue=own["queue"],
+        cron=None if cron is None else check_cron(cron, zone),
+        every=None if every is None else _check_every(every),
+        timezone=zone_name,
+        body=raw,
+        size=size,
+        missed=missed,
+        jitter=_check_seconds("jitter", own["jitter"], 0, MAX_JITTER_SECONDS),
+        tick_field=own["tick_field"],
+        realtime=realtime,
+        version=0 if version is None else check_whole_number("version", version, 0, MAX_VERSION),
+        source=source,
+        options=read_options(options, SCHEDULE),
+    )
+    definition.send_options(1)
+    return replace(definition, options=_as_json(definition.options))
+
+
+def _encode_body(body: object, codec: Codec) -> tuple[bytes, int]:
+    raw, size = encode_body(body, check_codec(codec))
     if len(raw) > MAX_BODY_BYTES:
         raise InvalidValue(
             "the bytes of body",
@@ -247,35 +274,17 @@ def make_definition(
             value=len(raw),
             hint="Store the data elsewhere, and send its location.",
         )
-    if tick_field is not None:
-        _check_tick_field(tick_field, raw)
-    _make_options(unique_key, expires, max_retries)
-    return ScheduleDefinition(
-        name,
-        queue,
-        expression,
-        seconds,
-        zone_name,
-        raw,
-        size,
-        cast("Missed", missed),
-        jitter_seconds,
-        tick_field,
-        realtime,
-        0 if version is None else check_whole_number("version", version, 0, MAX_VERSION),
-        source,
-        unique_key,
-        None if expires is None else to_milliseconds("expires", expires) / 1000,
-        max_retries,
-    )
+    return raw, size
 
 
-def _make_options(
-    unique_key: str | None, expires: Seconds | None, max_retries: int | None
-) -> SendOptions | None:
-    """Check the options of a message as a send does; None without any."""
-    options = {"unique_key": unique_key, "expires": expires, "max_retries": max_retries}
-    return check_send(options)[1]
+def _as_json(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return checked options as values of JSON."""
+    return {
+        name: to_milliseconds(name, value) / 1000
+        if SCHEDULE.options[name].kind is ValueKind.SECONDS
+        else value
+        for name, value in options.items()
+    }
 
 
 def _check_every(every: Seconds) -> float:
@@ -310,9 +319,8 @@ def _check_tick_field(tick_field: object, raw: bytes) -> None:
 
 def encode_definition(definition: ScheduleDefinition) -> bytes:
     """Return a definition as it is stored: JSON, equal for equal definitions."""
-    options = {name: value for name in _OPTIONS if (value := getattr(definition, name)) is not None}
     fields: dict[str, Any] = {
-        "form": _FORM_WITH_OPTIONS if options else _FORM,
+        "form": _FORM_WITH_OPTIONS if definition.options else _FORM,
         "queue": definition.queue,
         "missed": definition.missed,
         "jitter": definition.jitter,
@@ -320,7 +328,7 @@ def encode_definition(definition: ScheduleDefinition) -> bytes:
         "version": definition.version,
         "source": definition.source,
         "size": definition.size,
-        **options,
+        **definition.options,
     }
     if definition.cron is None:
         fields["every"] = definition.every
@@ -366,7 +374,7 @@ def decode_definition(name: str, stored: bytes) -> ScheduleDefinition:
             bool(fields["realtime"]),
             int(fields["version"]),
             fields["source"],
-            *map(fields.get, _OPTIONS),
+            {name: fields[name] for name in SCHEDULE.options if fields.get(name) is not None},
         )
         if (definition.cron is None) == (definition.every is None):
             raise BrokenDefinition("it needs one of cron and every")
@@ -378,7 +386,7 @@ def decode_definition(name: str, stored: bytes) -> ScheduleDefinition:
             raise BrokenDefinition("queue and timezone are texts")
         if definition.tick_field is not None:
             _check_tick_field(definition.tick_field, body)
-        _make_options(definition.unique_key, definition.expires, definition.max_retries)
+        definition.send_options(1)
         _check_zone(definition.timezone)
     except (KeyError, TypeError, ValueError, AttributeError, RSMQError) as error:
         if isinstance(error, BrokenDefinition):

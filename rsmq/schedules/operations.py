@@ -18,9 +18,9 @@ from rsmq.errors import InvalidValue, MissingExtra, NotPossible, RSMQError, show
 from rsmq.hints import Hint, Method
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
-from rsmq.operations.messages import send_message, set_counted_size
+from rsmq.operations.messages import send_message
 from rsmq.operations.operation import Operation, RetryClass, Steps
-from rsmq.operations.sending import send_with_options
+from rsmq.operations.sending import set_counted_size
 from rsmq.schedules.definition import (
     BrokenDefinition,
     NewerForm,
@@ -269,43 +269,31 @@ def fire_schedule(
     """
     keys = namespace.queue(definition.queue)
     bodies = [definition.body_of(tick) for tick in plan.ticks]
-    messages = [
-        value
-        for (body, _), tick in zip(bodies, plan.ticks, strict=True)
-        for value in (body, make_tick_suffix(tick))
-    ]
-    arguments = (
-        encode_name(due.name),
-        due.definition,
-        due.tick,
-        digits(plan.last_ms),
-        b"" if plan.next_ms is None else digits(plan.next_ms),
-        digits(delayed(definition, plan.next_ms or 0)),
-        digits(max((size for _, size in bodies), default=0)),
-        keys.channel if definition.realtime else b"",
-    )
-    own_keys = namespace.schedules, namespace.due_schedules, keys.hash, keys.zset
-    options = definition.send_options
-    if options is not None:
-        _, unique, limits, _ = options.keys(keys)
-        (unique_key,) = options.unique_keys or [b""]
-        return Operation(
-            load("fire_schedule_with_options"),
-            (*own_keys, unique, limits),
-            (*arguments, unique_key, options.expires, options.max_retries, *messages),
-            lambda reply: (
-                SentTicks(list(map(decode_name, reply[2:])), decode_name(reply[1]))
-                if reply[0]
-                else None
-            ),
-            RetryClass.ALWAYS,
-            (keys.name,),
-        )
+    delay, options = definition.send_options(len(bodies))
+    suffixes = options.mark([make_tick_suffix(tick) for tick in plan.ticks])
+    _, *option_keys = options.keys(keys)
     return Operation(
         load("fire_schedule"),
-        own_keys,
-        (*arguments, *messages),
-        lambda reply: SentTicks(list(map(decode_name, reply[1:]))) if reply[0] else None,
+        (namespace.schedules, namespace.due_schedules, keys.hash, keys.zset, *option_keys),
+        (
+            encode_name(due.name),
+            due.definition,
+            due.tick,
+            digits(plan.last_ms),
+            b"" if plan.next_ms is None else digits(plan.next_ms),
+            digits(delayed(definition, plan.next_ms or 0)),
+            digits(max((size for _, size in bodies), default=0)),
+            delay,
+            b"".join(suffixes),
+            keys.channel if definition.realtime else b"",
+            options.pack(),
+            *(body for body, _ in bodies),
+        ),
+        lambda reply: (
+            SentTicks(list(map(decode_name, reply[2:])), decode_name(reply[1]))
+            if reply[0]
+            else None
+        ),
         RetryClass.ALWAYS,
         (keys.name,),
     )
@@ -425,23 +413,11 @@ def run_schedule(namespace: Namespace, name: str) -> Steps[str]:
     now_ms, record = yield from read_schedule(namespace, name)
     definition = _decode(record)
     body, size = definition.body_of(now_ms)
-    options = definition.send_options
-    if options is not None:
-        keys = namespace.queue(definition.queue)
-        operation = send_with_options(
-            keys,
-            (body, digits(size)),
-            b"",
-            keys.channel if definition.realtime else b"",
-            options,
-            confirmation=None,
-            limit=None,
-        )
-    else:
-        operation = send_message(
-            namespace, definition.queue, body, {}, codec=BYTES, realtime=definition.realtime
-        )
-        set_counted_size(operation, size)
+    operation = send_message(
+        namespace, definition.queue, body, definition.options, codec=BYTES,
+        realtime=definition.realtime,
+    )  # fmt: skip
+    set_counted_size(operation, size)
     message_id: str = yield operation
     return message_id
 

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields
-from datetime import timedelta
 from types import TracebackType
 from typing import (
     Any,
@@ -17,7 +16,6 @@ from typing import (
     Protocol,
     Self,
     TypeAlias,
-    TypedDict,
     TypeVar,
     Unpack,
     cast,
@@ -33,6 +31,7 @@ from rsmq.jobs.asyncio_ import AsyncJobHandle
 from rsmq.jobs.status import JobStatus
 from rsmq.misuse import NamesElsewhere
 from rsmq.operations.operation import Operation
+from rsmq.schedules.arguments import ScheduleTimes
 from rsmq.tasks.body import TASK_CODEC
 from rsmq.tasks.declared_queue import DeclaredQueue
 from rsmq.tasks.immediate import Immediate, make_hooks, make_immediate_id
@@ -94,20 +93,6 @@ class _MapPlan(NamedTuple):
     groups: list[_Group]
 
 
-class _ScheduleOptions(TypedDict, total=False):
-    """The options of ``Worker.schedule`` that ``Tasks.schedule`` passes on."""
-
-    cron: str | None
-    every: float | timedelta | None
-    timezone: str | None
-    missed: str
-    jitter: float | timedelta
-    version: int
-    unique_key: str | None
-    expires: float | timedelta | None
-    max_retries: int | None
-
-
 class Tasks(NamesElsewhere):
     """
     Functions that messages call, declared once for the programs that send and the workers.
@@ -139,7 +124,7 @@ class Tasks(NamesElsewhere):
         self.client = client
         self._queues: dict[str, DeclaredQueue] = {}
         self._by_name: dict[str, DeclaredTask[..., Any, Any]] = {}
-        self._schedules: dict[str, tuple[Signature[Any], _ScheduleOptions]] = {}
+        self._schedules: dict[str, tuple[Signature[Any], ScheduleTimes]] = {}
         self._shared_queues = SharedQueues(client)
         self._async_client: AsyncRSMQ[Any] | None = None
         self._lock = threading.Lock()
@@ -302,7 +287,7 @@ class Tasks(NamesElsewhere):
         check_option_names(method, options, ListenerOptions)
 
     def schedule(
-        self, name: str, signature: Signature[Any], **options: Unpack[_ScheduleOptions]
+        self, name: str, signature: Signature[Any], **options: Unpack[ScheduleTimes]
     ) -> None:
         """
         Declare a schedule that sends a task at set times; each worker stores it when it starts.
@@ -314,9 +299,9 @@ class Tasks(NamesElsewhere):
             name: 1 to 160 characters of ``A-Z a-z 0-9 _ - .``.
             signature: the call, as in ``report.signature(2026)``.
             **options: ``cron`` or ``every``, ``timezone``, ``missed``, ``jitter``, ``version``,
-                ``unique_key``, ``expires`` and ``max_retries``, as for ``Worker.schedule``. With
-                ``unique_key`` nothing is sent while an earlier call with that key is not done, so
-                calls do not pile up or overlap.
+                and options of a send, as for ``Worker.schedule``. With ``unique_key`` nothing is
+                sent while an earlier call with that key is not done, so calls do not pile up or
+                overlap.
 
         Raises:
             InvalidFormat: it is not a signature of a task that is declared here, has options other
@@ -332,7 +317,7 @@ class Tasks(NamesElsewhere):
                 "signature",
                 value=show(options_of_call),
                 hint="A schedule has its own times: pass a call without options but level and "
-                "then. schedule itself takes unique_key, expires and max_retries.",
+                "then. schedule itself takes options of a send, as unique_key.",
             )
         if self._schedules.get(name, (signature, options)) != (signature, options):
             hint = "This schedule is declared already, with another call or other options."
@@ -775,7 +760,7 @@ class Tasks(NamesElsewhere):
 
 
 def _add_schedule(
-    worker: Worker[Any], name: str, signature: Signature[Any], options: _ScheduleOptions
+    worker: Worker[Any], name: str, signature: Signature[Any], options: ScheduleTimes
 ) -> None:
     worker.schedule(name, queue=signature.queue, body=signature.body, codec=JSON, **options)
 

@@ -186,3 +186,45 @@ class PublishArguments(TypedDict, total=False):
 
     max_retries: int | None
     """As for send_message."""
+
+
+class ScheduleSendArguments(TypedDict, total=False):
+    """The options of ``schedules.add``."""
+
+    delay: float | timedelta | None
+    """As for send_message."""
+
+    front: bool
+    """As for send_message."""
+
+    unique_key: str | None
+    """
+    As for send_message. A key that the batch has twice counts as sent before at the second place.
+    """
+
+    replace: bool
+    """As for send_message."""
+
+    max_wait: float | timedelta | None
+    """As for send_message."""
+
+    expires: float | timedelta | None
+    """As for send_message."""
+
+    max_retries: int | None
+    """As for send_message."""
+
+    track: bool
+    """As for send_message."""
+
+    group: str | None
+    """As for send_message."""
+
+    limit_key: str | None
+    """As for send_message."""
+
+    max_running: int | None
+    """As for send_message."""
+
+    rate: str | None
+    """As for send_message."""

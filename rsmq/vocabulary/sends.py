@@ -85,6 +85,7 @@ class SendOption:
         is_unique: whether its value names a single message, so that the program takes it only for
             one.
         in_publish: whether ``publish`` has it too.
+        in_schedules: whether the messages of a schedule can have it.
         needs: of each of these groups of options, one is passed too.
         excludes: the options that can't be passed too.
         reason: why it needs or excludes others, in one sentence that names no option.
@@ -101,6 +102,7 @@ class SendOption:
     of_message: bool = False
     is_unique: bool = False
     in_publish: bool = False
+    in_schedules: bool = True
     needs: tuple[tuple[str, ...], ...] = ()
     excludes: tuple[str, ...] = ()
     reason: str = ""
@@ -160,6 +162,7 @@ SEND_OPTIONS: tuple[SendOption, ...] = (
         "means at once.",
         ValueKind.TIME,
         in_publish=True,
+        in_schedules=False,
         excludes=("delay", "front"),
         reason="A message becomes visible at one time.",
     ),
@@ -183,6 +186,7 @@ SEND_OPTIONS: tuple[SendOption, ...] = (
         ValueKind.LABEL, 1, MAX_LABEL,
         of_message=True,
         is_unique=True,
+        in_schedules=False,
     ),
     SendOption(
         "dedup_window",
@@ -191,6 +195,7 @@ SEND_OPTIONS: tuple[SendOption, ...] = (
         "retry_deadline, so that the last retry falls within the window.",
         ValueKind.SECONDS, 1, MAX_SECONDS,
         default=DEFAULT_DEDUP_WINDOW,
+        in_schedules=False,
     ),
     SendOption(
         "unique_key",
@@ -306,6 +311,7 @@ _BY_NAME = {each.name: each for each in SEND_OPTIONS}
 SEND = SendCall("send_message", SEND_OPTIONS)
 BATCH = SendCall("send_messages", SEND_OPTIONS, has_lists=True)
 PUBLISH = SendCall("publish", [each for each in SEND_OPTIONS if each.in_publish])
+SCHEDULE = SendCall("schedules.add", [each for each in SEND_OPTIONS if each.in_schedules])
 
 #: The options that need or exclude others.
 _WITH_RULES = tuple(each for each in SEND_OPTIONS if each.needs or each.excludes)
@@ -333,6 +339,14 @@ def read_options(options: Mapping[str, Any], call: SendCall) -> dict[str, Any]:
         if value is not option.default:
             passed[option.name] = value
     return passed
+
+
+def as_batch(options: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Return the arguments of ``send_messages`` that give each of its messages these options."""
+    return {
+        option.name_in(BATCH): [value] * number if option.of_message else value
+        for option, value in ((_BY_NAME[name], value) for name, value in options.items())
+    }
 
 
 def check_combinations(passed: Mapping[str, Any]) -> None:

@@ -161,7 +161,12 @@ def parse_tick_ms(id: str) -> int | None:
         return None
     checked = suffix[:-_CHECK_LENGTH]
     digits = suffix[len(_TICK_MARK) : len(_TICK_MARK) + _TICK_DIGITS]
-    if suffix != checked + _make_check(checked) or not digits.isalnum() or not digits.isascii():
+    expected = checked + _make_check(checked)
+    if (
+        suffix not in {expected, mark_group(expected)}
+        or not digits.isalnum()
+        or not digits.isascii()
+    ):
         return None
     return int(digits, 36)
 

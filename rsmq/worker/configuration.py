@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from rsmq._sync.client import RSMQ
-from rsmq.codecs import Codec, check_codec
+from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show, show_type
+from rsmq.schedules.arguments import ScheduleArguments
 from rsmq.schedules.definition import ScheduleDefinition, make_definition
 from rsmq.type_variables import B_co, D, E
 from rsmq.worker.handler_group import HandlerGroup
@@ -29,8 +30,6 @@ from rsmq.worker.router import Router
 from rsmq.worker.routing import Route
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from rsmq.push.webhook import Webhook
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -570,24 +569,7 @@ class Configuration(Generic[B_co]):
         self.add_listener(listener)
         self._webhooks.append(webhook)
 
-    def schedule(
-        self,
-        name: str,
-        *,
-        cron: str | None = None,
-        every: float | timedelta | None = None,
-        queue: str,
-        body: object = "",
-        timezone: str | None = None,
-        codec: Codec | None = None,
-        missed: str = "once",
-        jitter: float | timedelta = 0,
-        tick_field: str | None = None,
-        version: int = 0,
-        unique_key: str | None = None,
-        expires: float | timedelta | None = None,
-        max_retries: int | None = None,
-    ) -> None:
+    def schedule(self, name: str, **arguments: Unpack[ScheduleArguments]) -> None:
         """
         Declare a schedule: ``start`` stores it in Redis, and any worker sends its messages.
 
@@ -599,46 +581,24 @@ class Configuration(Generic[B_co]):
         ``queues.schedules.remove``. One that was removed is added again; pause it instead.
 
         Args:
-            name: see ``queues.schedules.add``, as for all other arguments.
-            cron: an expression, such as ``30 2 * * *``, or ``@daily``.
-            every: seconds between two messages, instead of cron.
-            queue: the queue that the messages are sent to.
-            body: the body of each message.
-            timezone: the zone of cron; None is UTC.
-            codec: encodes the body; None is the client's.
-            missed: ``"skip"``, ``"once"`` or ``"all"``.
-            jitter: the longest random delay, seconds.
-            tick_field: the field of a JSON body that gets the time.
-            version: a whole number, raised with each change.
-            unique_key: the unique_key of the messages: a tick sends nothing while one of them is in
-                the queue.
-            expires: seconds after its send at which a message expires; None is never.
-            max_retries: how often a message is tried again; None is the number of its listener.
+            name: see ``queues.schedules.add``.
+            arguments: ``queue``, ``cron`` or ``every``, and all others of
+                ``queues.schedules.add``. Without ``version`` it is 0.
 
         Raises:
             The errors of ``queues.schedules.add``.
             InvalidFormat: the name is declared already, or the worker runs.
+            TypeError: there is no such argument.
         """
         self._refuse_while_running()
         client = self.rsmq
         definition = make_definition(
             client.namespace,
             name,
-            cron=cron,
-            every=every,
-            queue=queue,
-            body=body,
-            timezone=timezone,
-            codec=client.codec if codec is None else check_codec(codec),
-            missed=missed,
-            jitter=jitter,
-            tick_field=tick_field,
+            arguments,
+            codec=client.codec,
             realtime=client.realtime,
-            version=version,
             source="code",
-            unique_key=unique_key,
-            expires=expires,
-            max_retries=max_retries,
         )
         if name in self._schedules:
             raise InvalidFormat("name", value=name, hint="This schedule is declared already.")

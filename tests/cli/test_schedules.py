@@ -45,7 +45,7 @@ def test_the_messages_of_a_schedule_have_the_options_of_a_send(cli, rsmq):
     cli("schedule", "add", "s", "q", "m", "--every", "1h", "--unique-key", "k", "--expires", "1h",
         "--max-retries", "2")  # fmt: skip
     shown = cli("schedule", "show", "s").lines
-    assert {"unique    k", "expires   3600 s", "retries   2"} <= set(shown)
+    assert {"unique-key k", "expires   3600 s", "max-retries 2"} <= set(shown)
     document = cli("schedule", "show", "s", "--json").json
     assert (document["unique_key"], document["expires"], document["max_retries"]) == ("k", 3600, 2)
     (id,) = cli("schedule", "run", "s").lines

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rsmq.codecs import BYTES
 from rsmq.push.operations import add_subscriber, fan_out, list_subscribers, remove_subscriber
 from rsmq.schedules.definition import make_definition
@@ -16,12 +14,10 @@ RECORD = b'{"url":"https://example.org/"}'
 
 def define(namespace, name, queue, **options):
     """Return the steps that store a schedule of every hour."""
-    arguments: dict[str, Any] = {
-        "cron": None, "every": 3600, "queue": queue, "body": b"m", "timezone": None,
-        "codec": BYTES, "missed": "once", "jitter": 0, "tick_field": None, "realtime": False,
-        "version": None, "source": "call",
-    }  # fmt: skip
-    definition = make_definition(namespace, name, **arguments, **options)
+    arguments = {"every": 3600, "queue": queue, "body": b"m", **options}
+    definition = make_definition(
+        namespace, name, arguments, codec=BYTES, realtime=False, source="call"
+    )
     return store_definition(namespace, definition, keeps_version=True)
 
 

@@ -80,7 +80,8 @@ UNCHANGING = {
     "find_jobs": ([H, Z], [0, "rsmq:q:x:job:*", 9, "failed"]),
     "finish_messages":
         ([HELD, H, Z, *DEAD, H], ["token", "", "q", 1, 1, 99_000, NO_ID, "", "m", 1, "i" * 22, ""]),
-    "fire_schedule": ([*SCHEDULES, H, Z], ["no", "definition", 1, 1, 2, 2, 0, ""]),
+    "fire_schedule":
+        ([*SCHEDULES, H, Z, H, H, H], ["no", "definition", 1, 1, 2, 2, 0, "", "", "", ""]),
     "forget_copies": ([H, COPIED], ["", "", "field"]),
     "forget_dead_worker": ([WORKERS, HELD], ["w", "other", 0]),
     "forget_set_aside": (["rsmq:x:aside"], [NO_ID]),
@@ -98,8 +99,6 @@ UNCHANGING = {
     "new_messages": ([H, Z], ["-inf", 0, "+inf", 0, 9]),
     "open_copy": ([H, COPIED], [99_000, "field", "digest"]),
     "pause_queue": ([H], ["1"]),
-    "fire_schedule_with_options":
-        ([*SCHEDULES, H, Z, H, H], ["no", "definition", 1, 1, 2, 2, 0, "", "", "", ""]),
     "pause_schedule": (SCHEDULES, ["no", "", 0, 0]),
     "peek_messages": ([H, Z], ["", 0, "", 0, 9, 9]),
     "persist_keys": ([H, Z], []),

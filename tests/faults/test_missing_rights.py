@@ -39,7 +39,7 @@ ID_LENGTH = 32
 def fire(rsmq, held, due, **options):
     now_ms, _, [found] = rsmq.run(read_due_schedules(rsmq.namespace))
     definition, plan = plan_due(found, now_ms)
-    rsmq.run(fire_schedule(rsmq.namespace, replace(definition, **options), found, plan))
+    rsmq.run(fire_schedule(rsmq.namespace, replace(definition, options=options), found, plan))
 
 
 #: ``held`` are two messages in flight in queue q. Another consumer received the second one again.

@@ -13,7 +13,7 @@ import click
 from rsmq.cli.app.command import DURATION, Decorator
 from rsmq.cli.app.errors import option_of
 from rsmq.vocabulary.queues import QueueCall
-from rsmq.vocabulary.sends import BATCH, SEND_OPTIONS, ValueKind
+from rsmq.vocabulary.sends import SEND_OPTIONS, ValueKind
 from rsmq.vocabulary.signatures import OptionCall
 
 
@@ -92,14 +92,3 @@ def find_unique(values: Mapping[str, Any]) -> str | None:
         (option_of(each.name) for each in SEND_OPTIONS if each.is_unique and each.name in values),
         None,
     )
-
-
-def as_batch(values: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Return the arguments of ``send_messages`` that give all messages the same options."""
-    return {
-        option.name_in(BATCH): (
-            [values[option.name]] * number if option.of_message else values[option.name]
-        )
-        for option in SEND_OPTIONS
-        if option.name in values
-    }

@@ -22,6 +22,8 @@ from rsmq.cli.app.output import (
     format_time,
     to_json_value,
 )
+from rsmq.cli.app.send_options import drop_unset, send_options
+from rsmq.vocabulary.sends import SCHEDULE, ValueKind
 
 if TYPE_CHECKING:
     from rsmq.schedules.definition import StoredSchedule
@@ -56,11 +58,8 @@ one of these must run.
     --jitter DURATION=0  Send each message later by a random time up to this.
     --tick-field FIELD  Put the time into this field of the body, a JSON object.
     --version N  The version; the stored one by default.
-    --unique-key TEXT  Send no message while one with this key is in the queue.
-    --expires DURATION  How long after its send a message expires; longer than the queue's delay.
-    --max-retries N  How often a message is tried again, instead of the number of the worker or the
-        policy.
     """)
+@send_options(SCHEDULE)
 def add(call: Call, /, name: str, body: str, **definition: Any) -> None:
     """
     Add a schedule, or replace the one of this name.
@@ -70,7 +69,7 @@ def add(call: Call, /, name: str, body: str, **definition: Any) -> None:
     if (definition["cron"] is None) == (definition["every"] is None):
         raise click.UsageError("Give either --cron or --every.")
     with call.open() as rsmq:
-        changed = rsmq.schedules.add(name, body=os.fsencode(body), **definition)
+        changed = rsmq.schedules.add(name, body=os.fsencode(body), **drop_unset(definition))
         found = rsmq.schedules.get(name)
     following = None if found is None or found.next_tick_at is None else found.next_tick_at
     call.out.result(
@@ -122,7 +121,7 @@ def _to_json(found: StoredSchedule) -> dict[str, Any]:
     definition = document.pop("definition") or {}
     if (body := definition.pop("body", None)) is not None:
         definition |= body_fields(body)
-    return {**document, **definition}
+    return {**document, **definition, **definition.pop("options", {})}
 
 
 def _when(found: StoredSchedule) -> str | None:
@@ -153,14 +152,17 @@ def _describe(found: StoredSchedule, upcoming: Sequence[str | None]) -> list[str
             f"jitter    {of.jitter:g} s",
             f"version   {of.version}, by {of.source}",
         ]
-        if of.unique_key is not None:
-            lines.append(f"unique    {format_text(of.unique_key)}")
-        if of.expires is not None:
-            lines.append(f"expires   {of.expires:g} s")
-        if of.max_retries is not None:
-            lines.append(f"retries   {of.max_retries}")
+        lines += [
+            f"{name.replace('_', '-'):9} {_show_option(name, value)}"
+            for name, value in of.options.items()
+        ]
     lines.append(f"last      {format_time(found.last_tick_at)}")
     return lines + [f"next      {each}" for each in upcoming]
+
+
+def _show_option(name: str, value: Any) -> str:
+    unit = " s" if SCHEDULE.options[name].kind is ValueKind.SECONDS else ""
+    return format_text(value) if isinstance(value, str) else f"{value:g}{unit}"
 
 
 _COLUMNS: dict[str, str | Callable[[StoredSchedule], str | None]] = {

@@ -34,11 +34,6 @@ local function remove_free_groups(zset, groups, messages)
   end
 end
 
--- Returns a group whose messages wait for each other; nothing for '', and for a limit key that has only a rate.
-local function admitted_group(group)
-  return group ~= '' and most_of(group) > 0 and group or nil
-end
-
 -- Stores the groups of new messages. The first ones of each group are admitted while there is room; the others are held
 -- back: it replaces their scores in `members`, pairs of score and id. `groups` has the group of each of these ids that has one.
 -- `is_grouped` is the field x:groups as stored.

@@ -17,8 +17,8 @@ end
 
 -- Returns whether messages with limits may be replaced by a send without any. Fails, before any change, without the right
 -- to remove their limits.
-local function may_drop_limits(limits, hash, zset, replace, limited)
-  local drops = limits == hash and replace == '1' and limited
+local function may_drop_limits(limits, hash, zset, replaces, limited)
+  local drops = limits == hash and replaces and limited
   if drops then
     redis.call('HDEL', zset .. ':x:limits', '\0none')
     require_local_limits(zset, limited)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rsmq.codecs import BYTES
 from rsmq.errors import InvalidFormat
-from rsmq.operations.messages import send_message, set_counted_size
+from rsmq.operations.messages import send_message
+from rsmq.operations.sending import set_counted_size
 from rsmq.pyrsmq.cmd.base_command import QueueCommand
 from rsmq.pyrsmq.cmd.exceptions import InvalidParameterValue, NoMessageInQueue
 from rsmq.pyrsmq.cmd.utils import encode_message

@@ -9,11 +9,11 @@ from typing import Any
 
 from rsmq.errors import InvalidFormat, MissingExtra
 from rsmq.schedules.definition import StoredSchedule
+from rsmq.vocabulary.sends import SCHEDULE
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.bodies import BODIES, show_body
 from rsmq.web.fields import (
     BODY_FIELDS,
-    SECONDS,
     Field,
     Refused,
     Shape,
@@ -22,14 +22,14 @@ from rsmq.web.fields import (
     read_body,
 )
 from rsmq.web.routes.forms import may, show_value
+from rsmq.web.send_fields import list_fields
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
-from rsmq.wire.limits import MAX_LABEL
 
 #: Ticks that are shown of a schedule.
 _UPCOMING = 5
 _DEFINITION = (
     "queue", "cron", "every", "timezone", "missed", "jitter", "tick_field", "version", "source",
-    "realtime", "unique_key", "expires", "max_retries",
+    "realtime",
 )  # fmt: skip
 
 
@@ -38,6 +38,9 @@ def _show(call: ApiCall, schedule: StoredSchedule) -> dict[str, Any]:
     definition = schedule.definition
     shown: dict[str, Any] = {
         each: getattr(definition, each, None) if definition else None for each in _DEFINITION
+    }
+    shown |= {
+        each: definition.options.get(each) if definition else None for each in SCHEDULE.options
     }
     if definition and may(call, Scope.PEEK, definition.queue):
         shown |= show_body(call.redaction.body(definition.body))
@@ -133,24 +136,7 @@ _FIELDS = (
     ),
     Field("tick_field", Shape.TEXT, "The field of the body that gets the time of the tick."),
     Field("version", Shape.WHOLE, "For definitions in code."),
-    Field(
-        "unique_key",
-        Shape.TEXT,
-        "A tick sends nothing while a message with this key is in the queue.",
-        rule={"minLength": 1, "maxLength": MAX_LABEL},
-    ),
-    Field(
-        "expires",
-        Shape.NUMBER,
-        "Seconds after which a message is not delivered any more.",
-        rule=SECONDS,
-    ),
-    Field(
-        "max_retries",
-        Shape.WHOLE,
-        "Retries of workers before a message is a dead letter.",
-        rule=between(0, 1_000_000),
-    ),
+    *list_fields(SCHEDULE),
 )
 
 ROUTES = (

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.operations.arguments import digits
-from rsmq.operations.messages import send_message, set_counted_size
-from rsmq.operations.sending import send_messages, send_raws
+from rsmq.operations.messages import send_message
+from rsmq.operations.sending import send_messages, send_raws, set_counted_size
 from rsmq.web.bodies import BODIES
 from rsmq.web.sqs import digests
 from rsmq.web.sqs.calls import (

@@ -24,6 +24,7 @@ from rsmq.model import (
 )
 from rsmq.operations.arguments import encode_body
 from rsmq.schedules.definition import ScheduleDefinition, StoredSchedule
+from rsmq.vocabulary.sends import SCHEDULE
 from rsmq.web import create_app
 from rsmq.wire.limits import utf16_length
 from tests.web.asgi import Http
@@ -459,7 +460,7 @@ def _attributes(shown):
 
 _DEFINITION = (
     "name", "queue", "cron", "every", "timezone", "missed", "jitter", "tick_field", "version",
-    "source", "realtime", "unique_key", "expires", "max_retries",
+    "source", "realtime",
 )  # fmt: skip
 
 
@@ -469,7 +470,8 @@ def _schedule(shown):
         raw = _raw(shown)
         size = utf16_length(shown["body"]) if "body" in shown else len(raw)
         values = {name: shown[name] for name in _DEFINITION}
-        definition = ScheduleDefinition(**values, body=raw, size=size)
+        options = {name: shown[name] for name in SCHEDULE.options if shown[name] is not None}
+        definition = ScheduleDefinition(**values, body=raw, size=size, options=options)
     state = {
         name: _time(shown[name]) if name.endswith("_at") else shown[name]
         for name in StoredSchedule.__dataclass_fields__

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from rsmq.explain.alerts.rules import LATE_SECONDS
+from rsmq.vocabulary.sends import SCHEDULE
 from rsmq.web.pages.formats import show_duration, show_number
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import Figure, counted
@@ -145,6 +146,9 @@ def _facts_of_messages(schedule: Mapping[str, Any]) -> Iterator[tuple[str, str]]
         yield "a message expires", f"after {show_duration(schedule['expires'])}"
     if schedule["max_retries"] is not None:
         yield "retries of a message", str(schedule["max_retries"])
+    for name in SCHEDULE.options:
+        if schedule[name] is not None and name not in {"unique_key", "expires", "max_retries"}:
+            yield name.replace("_", " "), str(schedule[name])
 
 
 _MISSED = {

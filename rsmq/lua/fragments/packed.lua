@@ -1,0 +1,7 @@
+-- Options that are packed in one argument: a JSON object, as operations/send_options.py writes it.
+
+-- Returns the options by name. What each message has of its own is a list, with '' for a message without it. Nothing is
+-- packed as ''.
+local function read_options(packed)
+  return packed ~= '' and cjson.decode(packed) or {}
+end
