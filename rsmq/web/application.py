@@ -32,12 +32,13 @@ from rsmq.web.access.principals import Principal
 from rsmq.web.access.proxies import TrustedProxies
 from rsmq.web.access.users import Users, UsersFile, users_of_key
 from rsmq.web.api import Api
-from rsmq.web.api_page import POLICY, make_page
 from rsmq.web.bulk.runner import OperationRunner
 from rsmq.web.client import Client
 from rsmq.web.monitoring import NamespacesOf, healthz, metrics_of, problem_response, readyz_of
 from rsmq.web.namespaces import NamespacePaths, namespace_switch
 from rsmq.web.openapi import make_document, server_of_namespaces
+from rsmq.web.pages.api_page import make_api_page
+from rsmq.web.pages.rendering import POLICY
 from rsmq.web.pages.site import Site
 from rsmq.web.problems import HttpProblem
 from rsmq.web.requests import NAMESPACE, path_of, path_of_namespace
@@ -264,7 +265,7 @@ def _documents(gate: AccessGate, namespaces_of: NamespacesOf, version: str) -> M
         return JSONResponse({**document, "servers": servers})
 
     async def docs(request: Request) -> Response:
-        page = make_page(TABLE, version, _address_of(request))
+        page = make_api_page(TABLE, version, _address_of(request))
         return HTMLResponse(page, headers={"Content-Security-Policy": POLICY, **_NO_SNIFF})
 
     return {

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rsmq import AsyncRSMQ
-from rsmq.web.api_page import make_page
 from rsmq.web.fields import Field, Refused, Shape, read_query
 from rsmq.web.openapi import PROBLEMS, make_document
+from rsmq.web.pages.api_page import make_api_page
 from rsmq.web.problems import _STATUS
 from rsmq.web.routes import TABLE
 
@@ -33,7 +33,7 @@ def test_the_document_has_each_route_under_a_name_of_its_own():
 
 
 def test_the_page_of_the_api_has_each_operation_and_no_script():
-    page = make_page(TABLE, "<b>", "/api/v1")
+    page = make_api_page(TABLE, "<b>", "/api/v1")
     assert page.count("<section>") == len(TABLE)
     assert "<script" not in page
     assert "<b>" not in page

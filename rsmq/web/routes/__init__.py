@@ -33,29 +33,12 @@ from rsmq.web.routes import (
 from rsmq.web.table import Route
 
 #: All operations of the API, in the order of its documentation.
-TABLE: tuple[Route, ...] = (
-    *queue_list.ROUTES,
-    *queues.ROUTES,
-    *messages.ROUTES,
-    *message_list.ROUTES,
-    *exports.ROUTES,
-    *selections.ROUTES,
-    *receives.ROUTES,
-    *raw.ROUTES,
-    *tail.ROUTES,
-    *undo.ROUTES,
-    *jobs.ROUTES,
-    *outcomes.ROUTES,
-    *dead_letters.ROUTES,
-    *bulk.ROUTES,
-    *explanations.ROUTES,
-    *delayed.ROUTES,
-    *history.ROUTES,
-    *schedules.ROUTES,
-    *subscribers.ROUTES,
-    *doctor.ROUTES,
-    *workers.ROUTES,
-    *audit.ROUTES,
-    *alerts.ROUTES,
-    *namespaces.ROUTES,
-)
+TABLE: tuple[Route, ...] = tuple(
+    each
+    for module in (
+        queue_list, queues, messages, message_list, exports, selections, receives, raw, tail, undo,
+        jobs, outcomes, dead_letters, bulk, explanations, delayed, history, schedules, subscribers,
+        doctor, workers, audit, alerts, namespaces,
+    )
+    for each in module.ROUTES
+)  # fmt: skip

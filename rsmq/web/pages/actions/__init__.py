@@ -17,14 +17,10 @@ from rsmq.web.pages.actions import (
 )
 from rsmq.web.pages.actions.form import PageAction
 
-ACTIONS: tuple[PageAction, ...] = (
-    *queues.ACTIONS,
-    *messages.ACTIONS,
-    *matching.ACTIONS,
-    *dead_letters.ACTIONS,
-    *schedules.ACTIONS,
-    *webhooks.ACTIONS,
-    *doctor.ACTIONS,
-    *activity.ACTIONS,
-    *workers.ACTIONS,
-)
+ACTIONS: tuple[PageAction, ...] = tuple(
+    each
+    for module in (
+        queues, messages, matching, dead_letters, schedules, webhooks, doctor, activity, workers,
+    )
+    for each in module.ACTIONS
+)  # fmt: skip

@@ -22,18 +22,11 @@ from rsmq.web.pages.views import (
 )
 
 #: All pages; those with a name in the menu are in its order.
-PAGES: tuple[PageEntry, ...] = (
-    *overview.PAGES,
-    *queues.PAGES,
-    *queue.PAGES,
-    *messages.PAGES,
-    *message.PAGES,
-    *tail.PAGES,
-    *jobs.PAGES,
-    *workers.PAGES,
-    *delayed.PAGES,
-    *dead_letters.PAGES,
-    *webhooks.PAGES,
-    *doctor.PAGES,
-    *activity.PAGES,
-)
+PAGES: tuple[PageEntry, ...] = tuple(
+    each
+    for module in (
+        overview, queues, queue, messages, message, tail, jobs, workers, delayed, dead_letters,
+        webhooks, doctor, activity,
+    )
+    for each in module.PAGES
+)  # fmt: skip
