@@ -7,8 +7,10 @@ from __future__ import annotations
 import difflib
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from rsmq._sync.client import RSMQ
@@ -16,6 +18,7 @@ from rsmq.codecs import JSON
 from rsmq.errors import RSMQError, show
 from rsmq.wire.keys import DEFAULT_NS, Namespace
 from rsmq.wire.levels import level_queue
+from rsmq.worker.listener import Handlers, Listener, make_listener
 from rsmq.worker.worker import Worker
 
 #: The levels of each queue: tasks with a priority above and below 0. Higher numbers go first.
@@ -29,7 +32,11 @@ _DEAD_LETTER_ENDING = "-dead"
 _RESERVED_ENDINGS = (*(f"_{level}" for level in LEVELS), _DEAD_LETTER_ENDING)
 
 _CLIENT_OPTIONS = ("url", "ns", "client")
-_LISTENER_OPTIONS = ("max_retries", "backoff", "drop", "max_runtime", "vt", "result_ttl")
+_LISTENER_OPTIONS = (
+    "max_retries", "backoff", "drop", "max_runtime", "vt", "result_ttl", "no_retry", "retry_only",
+)  # fmt: skip
+#: The setting with the options of single tasks, by their paths.
+TASK_OPTIONS = "RSMQ_TASK_OPTIONS"
 _OPTIONS = (*_CLIENT_OPTIONS, *_LISTENER_OPTIONS)
 
 
@@ -65,6 +72,7 @@ def find_problems(alias: str, queues: set[str], options: Mapping[str, Any]) -> I
         text = find_fault_of_queue(queue)
         if text is not None:
             yield Problem("rsmq.E003", f"{where}['QUEUES']: {text}", "Choose another name.")
+    yield from _find_problems_of_tasks()
     if options.get("url"):
         try:
             client = _make_client(options)
@@ -76,8 +84,18 @@ def find_problems(alias: str, queues: set[str], options: Mapping[str, Any]) -> I
             try:
                 add_listener(Worker(client), "default", options, lambda _body: None)
             except (RSMQError, TypeError, ValueError) as error:
-                hint = f"The options of its worker are {', '.join(_LISTENER_OPTIONS)}."
+                hint = f"The options of its worker, and in {TASK_OPTIONS} of a task, are "
+                hint += f"{', '.join(_LISTENER_OPTIONS)}."
                 yield Problem("rsmq.E005", f"{where}: {error}", hint)
+
+
+def _find_problems_of_tasks() -> Iterator[Problem]:
+    for path, own in task_options().items():
+        for name in own:
+            if name not in _LISTENER_OPTIONS:
+                text = f"{TASK_OPTIONS}[{path!r}] has the unknown option {name!r}."
+                hint = f"The options of a task are {', '.join(_LISTENER_OPTIONS)}."
+                yield Problem("rsmq.E007", text, hint)
 
 
 def find_fault_of_queue(queue: str) -> str | None:
@@ -124,11 +142,33 @@ def add_listener(worker: Worker[Any], queue: str, options: Mapping[str, Any], ha
     Raises:
         InvalidFormat, InvalidValue: an option is invalid.
     """
-    chosen: dict[str, Any] = {name: options[name] for name in _LISTENER_OPTIONS if name in options}
-    if not chosen.get("drop"):
-        chosen["dead_letter_queue"] = dead_letter_queue(queue)
-    listener = {"max_retries": 0, **chosen, "track": True, "create": True}
-    worker.listener(queue, codec=JSON, levels=LEVELS, weight=WEIGHT, **listener)(handler)
+    handlers = Handlers()
+    handlers.add("", handler)
+    own = task_options()
+    places = {path: at for at, path in enumerate(own)}
+
+    def make(task: Mapping[str, Any]) -> Listener:
+        given = {**options, **task}
+        chosen: dict[str, Any] = {name: given[name] for name in _LISTENER_OPTIONS if name in given}
+        if not chosen.get("drop"):
+            chosen["dead_letter_queue"] = dead_letter_queue(queue)
+        chosen = {"max_retries": 0, **chosen, "track": True, "create": True, "weight": WEIGHT}
+        return make_listener(queue, handlers, codec=JSON, **chosen)
+
+    def find_part(raw: bytes) -> int | None:
+        try:
+            return places.get(JSON.decode(raw)["task"])
+        except Exception:  # noqa: BLE001 - it is the call of no task, as its handler finds
+            return None
+
+    parts = tuple(make(each) for each in own.values())
+    worker.add_listener(replace(make({}), parts=parts, find_part=find_part), LEVELS)
+
+
+def task_options() -> Mapping[str, Mapping[str, Any]]:
+    """Return the options of single tasks: ``RSMQ_TASK_OPTIONS`` of the settings, by path."""
+    found: Mapping[str, Mapping[str, Any]] = getattr(settings, TASK_OPTIONS, {})
+    return found
 
 
 def _make_client(options: Mapping[str, Any]) -> RSMQ[Any]:

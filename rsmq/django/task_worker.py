@@ -28,8 +28,9 @@ from rsmq.errors import RSMQError, show
 from rsmq.guarded_log import get_logger
 from rsmq.model import Message
 from rsmq.worker.delivery import Delivery
-from rsmq.worker.outcome import DeadLetter, Defer, Discard
+from rsmq.worker.outcome import DeadLetter, DeadLettered, Defer, Dropped, decide
 from rsmq.worker.run.results import encode_result
+from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.worker import Worker
 
 _log = get_logger("rsmq.django")
@@ -83,7 +84,6 @@ class TaskRunner:
     def __init__(self, backend: Any, worker: Worker[Any]) -> None:
         self._backend = backend
         self._worker = worker
-        self._max_retries = backend.options.get("max_retries", 0)
 
     def handle(self, body: Any, message: Delivery[Any]) -> Any:
         """
@@ -152,7 +152,9 @@ class TaskRunner:
             self._run(store_errors, message, errors)
         except (RedisError, RSMQError, OSError) as failure:
             _log.warning("task %s: its error can't be stored: %s", result.id, failure)
-        if isinstance(error, DeadLetter | Discard) or message.attempt > self._max_retries:
+        policy = message._lease.policy  # type: ignore[attr-defined]  # noqa: SLF001 - with its own max_retries
+        outcome = decide(read_error(error, policy), message.attempt, policy)
+        if isinstance(outcome, DeadLettered | Dropped):
             change(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
             task_finished.send_robust(type(self._backend), task_result=result)
 

@@ -148,6 +148,31 @@ def test_retries_count_as_attempts_and_keep_their_errors(env, calls):
     assert result.started_at <= result.last_attempted_at
 
 
+@pytest.mark.parametrize("options", [{"max_retries": 0, "backoff": 0}])
+def test_a_task_has_its_own_retries_at_all_levels_of_its_queue(env):
+    finished = []
+
+    def note(sender, task_result, **others):
+        finished.append((task_result.task.name, task_result.attempts, task_result.status))
+
+    own = {"tests.django.shop.attempt": {"max_retries": 2}, "elsewhere.task": {"drop": True}}
+    task_finished.connect(note)
+    with override_settings(RSMQ_TASK_OPTIONS=own):
+        good, urgent = shop.attempt.enqueue(good=3), shop.attempt.using(priority=9).enqueue(good=9)
+        once = shop.wait.enqueue("x")
+        env.run()
+    task_finished.disconnect(note)
+    for result in (good, urgent, once):
+        result.refresh()
+
+    assert [each.attempts for each in (good, urgent, once)] == [3, 3, 1]
+    assert sorted(finished) == [
+        ("attempt", 3, TaskResultStatus.FAILED), ("attempt", 3, TaskResultStatus.SUCCESSFUL),
+        ("wait", 1, TaskResultStatus.FAILED),
+    ]  # fmt: skip
+    assert len(env.bodies("default-dead")) == 2
+
+
 @pytest.mark.parametrize("options", [{"max_retries": 1, "backoff": 3600}])
 def test_a_task_that_waits_for_a_retry_is_ready(env):
     result = shop.attempt.enqueue(good=2)

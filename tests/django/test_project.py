@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +15,9 @@ import pytest
 import redis
 
 from rsmq import RSMQ
+from rsmq.worker import list_workers
 from tests.django.environment import APPS
+from tests.ports import free_port
 from tests.workers.polling import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -151,6 +155,31 @@ def test_the_task_of_a_killed_worker_is_run_again_and_both_attempts_are_recorded
     assert job.result(timeout=60) == "found"
     assert project.record(id)[b"workers"] == b"1 w\n2 w\n"
     assert b"errors" not in project.record(id)
+
+
+def test_the_command_takes_all_options_of_the_program(project):
+    port = free_port()
+    first = project.queues.job("default", project.send("add", 1, 2))
+    options = ["--processes", "2", "--name", "shop", "--log-format", "json"]
+    worker = project.start(*options, "--health-port", str(port), "--queues", "default")
+    assert first.result(timeout=60) == 3
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=30) as response:
+        assert response.status == 200
+    wait_until(lambda: len(list_workers(project.queues)) == 2)
+    names = [each.name for each in list_workers(project.queues)]
+
+    worker.send_signal(signal.SIGTERM)
+    _, log = worker.communicate()
+    assert worker.returncode == 0, log
+    assert names == ["shop-0", "shop-1"]
+    assert json.loads(log.splitlines()[-1])
+
+
+def test_the_command_explains_faults_before_it_becomes_the_program(project):
+    worker = project.start("--queues", "other")
+    _, log = worker.communicate()
+    assert worker.returncode == 1
+    assert "CommandError: 'other' is not in TASKS['default']['QUEUES']" in log
 
 
 def test_autoreload_runs_the_new_code_after_a_change(project):

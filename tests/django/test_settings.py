@@ -57,6 +57,22 @@ def test_faults_of_the_settings_are_errors_of_the_checks(options, id, text, hint
             _ = task_backends["default"].client
 
 
+@pytest.mark.parametrize(
+    ("options", "id", "text"),
+    [
+        ({"track": True}, "E007", "RSMQ_TASK_OPTIONS['shop.add'] has the unknown option 'track'"),
+        ({"max_retries": -1}, "E005", "max_retries"),
+        ({"no_retry": "OSError"}, "E005", "no_retry"),
+    ],
+)
+def test_faults_of_the_options_of_a_task_are_errors_of_the_checks(options, id, text):
+    own = {"shop.add": options}
+    with override_settings(TASKS=tasks_setting(url=CLOSED), RSMQ_TASK_OPTIONS=own):
+        [error] = checks.run_checks()
+        assert error.id == f"rsmq.{id}"
+        assert text in error.msg
+
+
 def test_a_valid_setting_has_no_fault_and_only_the_deploy_check_needs_redis(env):
     def deploy():
         found = checks.run_checks(include_deployment_checks=True)

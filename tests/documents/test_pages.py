@@ -47,6 +47,10 @@ NOT_RUN = {
         "servers.md",
         "from rsmq import RSMQ, Confirm",
     ): "needs a replica; test_servers_page.py runs it",
+    (
+        "django.md",
+        'RSMQ_TASK_OPTIONS = {"shop.tasks.welcome": {"max_retries": 10, "backoff": [1, 60, 3600]}}',
+    ): "is a setting; tests/django has one",
     ("django.md", "await rsmq.sendMessageAsync({"): "is for Node; tests/django sends its body",
     ("from-celery.md", "from celery import Celery"): "is for Celery",
     ("from-celery.md", "pip install '.[schedules,pydantic,embedded]'"): "installs packages",

@@ -5,14 +5,22 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import (
+    BaseCommand,
+    CommandError,
+    CommandParser,
+    handle_default_options,
+)
 from django.utils import autoreload
 
+from rsmq.django import worker_app
 from rsmq.django.backend import RSMQBackend
 from rsmq.django.task_interface import task_backends
 from rsmq.django.task_worker import make_worker
@@ -26,7 +34,11 @@ _POLL_SECONDS = 0.1
 class Command(BaseCommand):
     """The command."""
 
-    help = "Runs tasks that were enqueued with rsmq.django.RSMQBackend, until SIGTERM or Ctrl-C."
+    help = (
+        "Runs tasks that were enqueued with rsmq.django.RSMQBackend, until SIGTERM or Ctrl-C. It "
+        "also takes all options of rsmq-worker, such as --processes, --metrics-port, --health-port "
+        "and --log-format; see rsmq-worker --help."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the options of the command."""
@@ -68,6 +80,40 @@ class Command(BaseCommand):
             action="store_true",
             help="restart when a file of the project has changed, for development",
         )
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """Replace this process by the program rsmq-worker, which takes all its options."""
+        parser = self.create_parser(argv[0], argv[1])
+        options, others = parser.parse_known_args(argv[2:])
+        if options.autoreload:
+            super().run_from_argv(argv)
+            return
+        handle_default_options(options)
+        try:
+            self._make_worker(**vars(options)).rsmq.close()  # finds faults of the settings
+        except CommandError as error:
+            self.stderr.write(f"{type(error).__name__}: {error}")
+            sys.exit(error.returncode)
+        program = [
+            sys.executable,
+            "-m",
+            "rsmq.cli.commands.worker",
+            f"{worker_app.__name__}:backend",
+        ]
+        for option in ("name", "concurrency", "grace"):
+            if (value := getattr(options, option)) is not None:
+                program += [f"--{option}", str(value)]
+        if options.until_empty:
+            program.append("--burst")
+        if options.verbosity == 0:
+            program += ["--log-level", "warning"]
+        path = [each for each in (options.pythonpath, os.environ.get("PYTHONPATH")) if each]
+        os.environ |= {
+            worker_app.BACKEND_VARIABLE: options.backend,
+            worker_app.QUEUES_VARIABLE: options.queues.replace(" ", ""),
+            "PYTHONPATH": os.pathsep.join(path),
+        }
+        os.execv(sys.executable, [*program, *others])  # noqa: S606 - our own program
 
     def handle(self, *args: Any, **options: Any) -> None:  # noqa: ARG002 - Django's
         """Run a worker."""
