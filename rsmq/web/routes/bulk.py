@@ -12,8 +12,8 @@ from rsmq.search.message_filter import parse_filter
 from rsmq.web.bulk.manager import OperationEvent, OperationManager, OperationRequest
 from rsmq.web.bulk.records import OperationKind, OperationRecord, OperationState
 from rsmq.web.fields import Field, Refused, Shape, one_of
-from rsmq.web.routes.forms import QUEUE, may
-from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+from rsmq.web.routes.forms import QUEUE, may, show_fields
+from rsmq.web.table import ApiAnswer, ApiCall, Handler, Route, Scope
 
 _STATES = one_of(*(each.value for each in OperationState))
 #: The answer of a call that may become an operation.
@@ -47,6 +47,10 @@ SHOWN = (
     Field("error", Shape.TEXT, "The code of the error with which it failed."),
     Field("creator", Shape.TEXT, "The caller who began it."),
 )
+
+
+#: The fields of a record that callers do not see under these names, or not at all.
+_NOT_SHOWN = {"id", "cursor", "address"}
 
 
 def prefers_async(call: ApiCall, *of_parts: str) -> bool:
@@ -126,22 +130,15 @@ def _show(call: ApiCall, record: OperationRecord) -> dict[str, Any]:
     destination = arguments.get("destination")
     if destination is not None and not may(call, Scope.STATS, destination):
         del arguments["destination"]
+    shown = show_fields(record)
     return {
+        **{name: value for name, value in shown.items() if name not in _NOT_SHOWN},
         "operation": record.id,
         "kind": record.kind.value,
-        "queue": record.queue,
         "arguments": arguments,
         "state": record.state.value,
-        "done": record.done,
-        "scanned": record.scanned,
-        "left": record.left,
-        "total": record.total,
         "rate": _rounded(record.rate),
         "remaining_seconds": _rounded(record.remaining_seconds),
-        "begun_ms": record.begun_ms,
-        "ended_ms": record.ended_ms,
-        "error": record.error,
-        "creator": record.creator,
     }
 
 
@@ -163,21 +160,12 @@ async def _list(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"operations": shown})
 
 
-async def _change(call: ApiCall, event: OperationEvent) -> ApiAnswer:
-    manager, record = await _find(call, Scope.MANAGE)
-    return ApiAnswer(_show(call, await manager.change(record, event)))
+def _change(event: OperationEvent) -> Handler:
+    async def change(call: ApiCall) -> ApiAnswer:
+        manager, record = await _find(call, Scope.MANAGE)
+        return ApiAnswer(_show(call, await manager.change(record, event)))
 
-
-async def _cancel(call: ApiCall) -> ApiAnswer:
-    return await _change(call, "cancel")
-
-
-async def _pause(call: ApiCall) -> ApiAnswer:
-    return await _change(call, "pause")
-
-
-async def _resume(call: ApiCall) -> ApiAnswer:
-    return await _change(call, "resume")
+    return change
 
 
 ROUTES = (
@@ -192,14 +180,14 @@ ROUTES = (
     ),
     Route(
         "POST", "/operations/{operation}:cancel", Scope.MANAGE,
-        "Cancel an operation; what it has done stays.", _cancel, result=SHOWN,
+        "Cancel an operation; what it has done stays.", _change("cancel"), result=SHOWN,
     ),
     Route(
-        "POST", "/operations/{operation}:pause", Scope.MANAGE, "Pause an operation.", _pause,
-        result=SHOWN,
+        "POST", "/operations/{operation}:pause", Scope.MANAGE, "Pause an operation.",
+        _change("pause"), result=SHOWN,
     ),
     Route(
         "POST", "/operations/{operation}:resume", Scope.MANAGE, "Let a paused operation go on.",
-        _resume, result=SHOWN,
+        _change("resume"), result=SHOWN,
     ),
 )  # fmt: skip

@@ -16,7 +16,7 @@ from rsmq.web.routes.bulk import ANSWERS, SHOWN, begin, prefers_async
 from rsmq.web.routes.forms import QUEUE, show_attributes, show_fields
 from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
 from rsmq.web.send_fields import list_attributes
-from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+from rsmq.web.table import ApiAnswer, ApiCall, Handler, Route, Scope
 
 QUEUE_RESULT = (
     Field("name", Shape.TEXT, "The name."),
@@ -108,24 +108,25 @@ async def _scaling(call: ApiCall) -> ApiAnswer:
     )
 
 
-async def _pause(call: ApiCall) -> ApiAnswer:
-    return ApiAnswer({"changed": await call.queues.pause_queue(call.names[QUEUE])})
+def _with_changed(method: str) -> Handler:
+    """Return the handler that calls a method of the client with the queue of the path."""
 
+    async def change(call: ApiCall) -> ApiAnswer:
+        return ApiAnswer({"changed": await getattr(call.queues, method)(call.names[QUEUE])})
 
-async def _resume(call: ApiCall) -> ApiAnswer:
-    return ApiAnswer({"changed": await call.queues.resume_queue(call.names[QUEUE])})
+    return change
 
 
 async def _limit(call: ApiCall) -> ApiAnswer:
+    """Set limits; without values, of a DELETE, remove them."""
     name = call.names[QUEUE]
-    if not call.values:
-        raise NoAttributeSupplied
     return ApiAnswer(show_attributes(name, await call.queues.set_queue_limits(name, **call.values)))
 
 
-async def _remove_limits(call: ApiCall) -> ApiAnswer:
-    name = call.names[QUEUE]
-    return ApiAnswer(show_attributes(name, await call.queues.set_queue_limits(name)))
+async def _set_limits(call: ApiCall) -> ApiAnswer:
+    if not call.values:
+        raise NoAttributeSupplied
+    return await _limit(call)
 
 
 async def _purge(call: ApiCall) -> ApiAnswer:
@@ -197,20 +198,20 @@ ROUTES = (
         ),
     ),
     Route(
-        "PUT", "/queues/{queue}/limits", Scope.MANAGE, "Set the limits of a queue.", _limit,
+        "PUT", "/queues/{queue}/limits", Scope.MANAGE, "Set the limits of a queue.", _set_limits,
         ("set_queue_limits",), body=list_attributes(LIMIT), result=QUEUE_RESULT,
     ),
     Route(
         "DELETE", "/queues/{queue}/limits", Scope.MANAGE, "Remove the limits of a queue.",
-        _remove_limits, ("set_queue_limits",), result=QUEUE_RESULT,
+        _limit, ("set_queue_limits",), result=QUEUE_RESULT,
     ),
     Route(
-        "POST", "/queues/{queue}:pause", Scope.MANAGE, "Stop workers from receiving.", _pause,
-        ("pause_queue",), result=_CHANGED,
+        "POST", "/queues/{queue}:pause", Scope.MANAGE, "Stop workers from receiving.",
+        _with_changed("pause_queue"), ("pause_queue",), result=_CHANGED,
     ),
     Route(
-        "POST", "/queues/{queue}:resume", Scope.MANAGE, "Let workers receive again.", _resume,
-        ("resume_queue",), result=_CHANGED,
+        "POST", "/queues/{queue}:resume", Scope.MANAGE, "Let workers receive again.",
+        _with_changed("resume_queue"), ("resume_queue",), result=_CHANGED,
     ),
     Route(
         "POST", "/queues/{queue}:purge", Scope.DESTROY, "Remove all messages of a queue.", _purge,

@@ -23,7 +23,7 @@ from rsmq.web.fields import (
 )
 from rsmq.web.routes.forms import may, show_value
 from rsmq.web.send_fields import list_fields
-from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+from rsmq.web.table import ApiAnswer, ApiCall, Handler, Route, Scope
 
 #: Ticks that are shown of a schedule.
 _UPCOMING = 5
@@ -103,14 +103,13 @@ async def _remove(call: ApiCall) -> ApiAnswer:
     return ApiAnswer(status=204)
 
 
-async def _pause(call: ApiCall) -> ApiAnswer:
-    await _find(call, Scope.MANAGE)
-    return ApiAnswer({"changed": await call.queues.schedules.pause(call.names["schedule"])})
+def _with_changed(method: str) -> Handler:
+    async def change(call: ApiCall) -> ApiAnswer:
+        await _find(call, Scope.MANAGE)
+        changing = getattr(call.queues.schedules, method)
+        return ApiAnswer({"changed": await changing(call.names["schedule"])})
 
-
-async def _resume(call: ApiCall) -> ApiAnswer:
-    await _find(call, Scope.MANAGE)
-    return ApiAnswer({"changed": await call.queues.schedules.resume(call.names["schedule"])})
+    return change
 
 
 async def _run(call: ApiCall) -> ApiAnswer:
@@ -162,12 +161,12 @@ ROUTES = (
         ("schedules.remove",), answers={204: "removed"},
     ),
     Route(
-        "POST", "/schedules/{schedule}:pause", Scope.MANAGE, "Pause a schedule.", _pause,
-        ("schedules.pause",), result=_CHANGED,
+        "POST", "/schedules/{schedule}:pause", Scope.MANAGE, "Pause a schedule.",
+        _with_changed("pause"), ("schedules.pause",), result=_CHANGED,
     ),
     Route(
-        "POST", "/schedules/{schedule}:resume", Scope.MANAGE, "Resume a schedule.", _resume,
-        ("schedules.resume",), result=_CHANGED,
+        "POST", "/schedules/{schedule}:resume", Scope.MANAGE, "Resume a schedule.",
+        _with_changed("resume"), ("schedules.resume",), result=_CHANGED,
     ),
     Route(
         "POST", "/schedules/{schedule}:run", Scope.MANAGE, "Send its message once, now.", _run,

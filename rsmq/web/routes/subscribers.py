@@ -5,6 +5,7 @@ Operations on the subscribers of queues, and on the targets of webhooks.
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from rsmq.push.async_subscribers import AsyncSubscribers
@@ -81,15 +82,7 @@ async def _list_targets(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"webhooks": shown})
 
 
-async def _resume_target(call: ApiCall) -> ApiAnswer:
-    return await _change(call, resume_target)
-
-
-async def _remove_target(call: ApiCall) -> ApiAnswer:
-    return await _change(call, remove_target)
-
-
-async def _change(call: ApiCall, change: Any) -> ApiAnswer:
+async def _change(change: Any, call: ApiCall) -> ApiAnswer:
     queue, url = call.values["queue"], call.values.get("url")
     call.allow(Scope.MANAGE, queue)
 
@@ -157,10 +150,10 @@ ROUTES = (
     ),
     Route(
         "POST", "/webhooks:resume", Scope.MANAGE, "Push again to targets that were stopped.",
-        _resume_target, body=_TARGET, result=_CHANGED,
+        partial(_change, resume_target), body=_TARGET, result=_CHANGED,
     ),
     Route(
         "POST", "/webhooks:forget", Scope.MANAGE, "Forget targets and their states.",
-        _remove_target, body=_TARGET, result=_CHANGED,
+        partial(_change, remove_target), body=_TARGET, result=_CHANGED,
     ),
 )  # fmt: skip

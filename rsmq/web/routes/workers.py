@@ -8,7 +8,7 @@ from typing import Any
 
 from rsmq.explain.held import HeldMessage, read_held
 from rsmq.web.fields import Field, Refused, Shape
-from rsmq.web.routes.forms import may, read_receipts, whole
+from rsmq.web.routes.forms import may, read_receipts, show_fields
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.workers import WorkerInfo
 from rsmq.worker.operations import list_workers
@@ -18,22 +18,10 @@ _RELEASED_AT_ONCE = 1000
 
 
 def _show_worker(call: ApiCall, worker: WorkerInfo) -> dict[str, Any]:
-    return {
-        "name": worker.name,
-        "is_alive": worker.alive,
-        "since_ms": worker.since_ms,
-        "seen_ms": worker.seen_ms,
-        "host": worker.host,
-        "pid": worker.pid,
-        "in_flight": {
-            name: number for name, number in worker.queues.items() if may(call, Scope.STATS, name)
-        },
-        "handled": worker.handled,
-        "failed": worker.failed,
-        "slots": worker.slots,
-        "running": worker.running,
-        "deaths": list(worker.deaths),
-    }
+    shown = show_fields(worker)
+    queues, is_alive = shown.pop("queues"), shown.pop("alive")
+    in_flight = {name: each for name, each in queues.items() if may(call, Scope.STATS, name)}
+    return {**shown, "is_alive": is_alive, "in_flight": in_flight}
 
 
 async def _list_workers(call: ApiCall) -> ApiAnswer:
@@ -46,21 +34,8 @@ async def _list_in_flight(call: ApiCall) -> ApiAnswer:
     held = await _read_held(call)
     if not held and await _find_worker(call) is None:
         raise _not_found(name)
-    return ApiAnswer(
-        {
-            "messages": [
-                {
-                    "queue": each.queue,
-                    "id": each.id,
-                    "receive_count": each.receive_count,
-                    "visible_at_ms": whole(each.visible_at_ms),
-                    "is_hidden": each.is_hidden,
-                }
-                for each in held
-                if may(call, Scope.STATS, each.queue)
-            ]
-        }
-    )
+    shown = [show_fields(each) for each in held if may(call, Scope.STATS, each.queue)]
+    return ApiAnswer({"messages": shown})
 
 
 async def _release_held(call: ApiCall) -> ApiAnswer:
