@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, CREATE, SET
-from rsmq.vocabulary.sends import BATCH, PUBLISH, SCHEDULE, SEND
+from rsmq.vocabulary.sends import BATCH, PUBLISH, SCHEDULE, SEND, TASK
 from rsmq.vocabulary.signatures import OptionCall
 from rsmq.vocabulary.stored import QUEUE_FIELDS
 
@@ -20,6 +20,7 @@ _SENDS = {
     SEND: "SendArguments",
     BATCH: "BatchArguments",
     PUBLISH: "PublishArguments",
+    TASK: "TaskSendArguments",
     SCHEDULE: "ScheduleSendArguments",
 }
 _QUEUES = {CREATE: "CreateArguments", SET: "SetArguments"}

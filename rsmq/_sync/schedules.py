@@ -45,7 +45,7 @@ class Schedules:
         """Make it for a synchronous client; nothing is read."""
         self._client = client
 
-    @takes_options_of(SCHEDULE)
+    @takes_options_of(SCHEDULE, own_first=True)
     def add(
         self,
         name: str,

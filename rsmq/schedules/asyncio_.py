@@ -44,7 +44,7 @@ class AsyncSchedules:
         """Make it for an asyncio client; nothing is read."""
         self._client = client
 
-    @takes_options_of(SCHEDULE)
+    @takes_options_of(SCHEDULE, own_first=True)
     async def add(
         self,
         name: str,

@@ -6,14 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rsmq.errors import InvalidFormat, Shown, show_type
 from rsmq.tasks.body import RESULT, make_body, make_next
 from rsmq.type_variables import R_co
-from rsmq.wire.limits import DEFAULT_DEDUP_WINDOW
 
 if TYPE_CHECKING:
     from rsmq._sync.jobs import JobHandle
@@ -24,29 +22,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSendOptions:
-    """The options of ``Task.options``, which describes them."""
+    """
+    The options of ``Task.options``, which describes them.
 
-    delay: float | timedelta | None = None
-    deliver_at: datetime | None = None
-    front: bool = False
-    dedup_id: str | None = None
-    dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW
-    unique_key: str | None = None
-    replace: bool = False
-    max_wait: float | timedelta | None = None
-    expires: float | timedelta | None = None
-    max_retries: int | None = None
-    group: str | None = None
-    limit_key: str | None = None
-    max_running: int | None = None
-    rate: str | None = None
+    Attributes:
+        send: those of ``send_message``, by name, without those that were not passed.
+        level, then: as for ``Task.options``.
+    """
+
+    send: Mapping[str, Any] = field(default_factory=dict)
     level: str | None = None
     then: Signature[Any] | None = None
 
 
 NO_OPTIONS = TaskSendOptions()
-#: Options that the body or the queue has.
-NOT_OF_SENDS = {"level", "then"}
 
 
 class HasResult(Protocol[R_co]):
@@ -111,14 +100,8 @@ class Signature(Generic[R_co]):
     @property
     def send_options(self) -> dict[str, Any]:
         """The options as arguments of ``send_message``."""
-        tracked = {"track": True} if self.declared.is_tracked else {}
-        if self.options is NO_OPTIONS:
-            return tracked
-        return tracked | {
-            each.name: getattr(self.options, each.name)
-            for each in fields(TaskSendOptions)
-            if each.name not in NOT_OF_SENDS
-        }
+        tracked: dict[str, Any] = {"track": True} if self.declared.is_tracked else {}
+        return {**tracked, **self.options.send}
 
     def check_has_arguments(self) -> None:
         """

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from rsmq.errors import InvalidFormat, MissingParameter, show
 from rsmq.misuse import NamesElsewhere, explain_options
@@ -24,8 +23,10 @@ from rsmq.tasks.signature import (
     check_call,
     check_sender,
 )
+from rsmq.vocabulary.send_arguments import TaskSendArguments
+from rsmq.vocabulary.sends import TASK, read_options
+from rsmq.vocabulary.signatures import takes_options_of
 from rsmq.wire.levels import level_queue
-from rsmq.wire.limits import DEFAULT_DEDUP_WINDOW
 from rsmq.worker.children.import_name import find_name_of_main
 from rsmq.worker.listener import ListenerOptions, is_async_function
 from rsmq.worker.outcome import DeadLetter
@@ -164,47 +165,22 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
         return self.function(*args, **kwargs)
 
     @explain_options(OF_SEND_OPTIONS)
+    @takes_options_of(TASK)
     def options(
         self,
         *,
-        delay: float | timedelta | None = None,
-        deliver_at: datetime | None = None,
-        front: bool = False,
-        dedup_id: str | None = None,
-        dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
-        unique_key: str | None = None,
-        replace: bool = False,
-        max_wait: float | timedelta | None = None,
-        expires: float | timedelta | None = None,
-        max_retries: int | None = None,
-        group: str | None = None,
-        limit_key: str | None = None,
-        max_running: int | None = None,
-        rate: str | None = None,
         level: str | None = None,
         then: Signature[Any] | None = None,
+        **options: Unpack[TaskSendArguments],
     ) -> BoundTask[P, T]:
         """
         Return the task with options of its sends: ``welcome.options(delay=60).send(17)``.
 
-        All but ``level`` and ``then`` are those of ``send_message``, which describes them and
-        checks them when the message is sent.
+        All but ``level`` and ``then`` are those of ``send_message``, and are checked when the
+        message is sent.
 
         Args:
-            delay: seconds until the message is visible.
-            deliver_at: when it becomes visible, an aware datetime, instead of a delay.
-            front: True puts it before all messages of the queue.
-            dedup_id: a second send with it adds nothing, so that a send can be repeated.
-            dedup_window: seconds for which the dedup_id is remembered.
-            unique_key: nothing is added while a message with this key is in the queue.
-            replace: True replaces a waiting message that has the unique_key.
-            max_wait: seconds within which a message that is replaced becomes visible.
-            expires: seconds after the send at which the message expires.
-            max_retries: how often this message is tried again, instead of the task's number.
-            group: calls of a group run one at a time, in the order of their sends.
-            limit_key: at most max_running calls with this key run at a time.
-            max_running: the limit of the limit_key, 1 to 1,000.
-            rate: how many calls of the limit_key or group begin in a time, as in "100/m".
+            options: see below.
             level: a level that the task was declared with: ``levels={"high": 6}``.
             then: a call that is sent when the function has returned, in the script that deletes the
                 message, so that neither is lost. Its argument ``RESULT`` is the result. Its own
@@ -213,31 +189,13 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
         Raises:
             InvalidFormat: the task has no such level, or then is not such a call of the same Tasks
                 object.
+            TypeError: there is no such option.
         """
         self.queue_of(level)
         if then is not None:
             check_next(then, self.sender)
-        return BoundTask(
-            self,
-            TaskSendOptions(
-                delay=delay,
-                deliver_at=deliver_at,
-                front=front,
-                dedup_id=dedup_id,
-                dedup_window=dedup_window,
-                unique_key=unique_key,
-                replace=replace,
-                max_wait=max_wait,
-                expires=expires,
-                max_retries=max_retries,
-                group=group,
-                limit_key=limit_key,
-                max_running=max_running,
-                rate=rate,
-                level=level,
-                then=then,
-            ),
-        )
+        send = read_options(options, TASK)
+        return BoundTask(self, TaskSendOptions(send=send, level=level, then=then))
 
     def queue_of(self, level: str | None) -> str:
         """
@@ -375,7 +333,7 @@ def check_next(then: object, sender: TaskSender) -> Signature[Any]:
     """
     signature = check_call("then", then, sender)
     options = signature.options
-    if options != TaskSendOptions(level=options.level, then=options.then):
+    if options.send:
         raise InvalidFormat(
             "then",
             value=show(options),

@@ -7,7 +7,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import fields
 from types import TracebackType
 from typing import (
     Any,
@@ -38,9 +37,10 @@ from rsmq.tasks.immediate import Immediate, make_hooks, make_immediate_id
 from rsmq.tasks.operations import start_map
 from rsmq.tasks.other_names import OF_DECLARATIONS, OF_DECLARED_OPTIONS
 from rsmq.tasks.shared_queues import SharedQueues
-from rsmq.tasks.signature import NOT_OF_SENDS, Signature, TaskSendOptions, check_call
+from rsmq.tasks.signature import Signature, check_call
 from rsmq.tasks.task import BoundTask, DeclaredTask, check_name, check_next, default_name
 from rsmq.type_variables import A_contra, R_co
+from rsmq.vocabulary.sends import BATCH, TASK
 from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.wire.ids import make_id_suffix
 from rsmq.wire.keys import DEFAULT_NS
@@ -57,11 +57,8 @@ T = TypeVar("T")
 DEFAULT_QUEUE = "tasks"
 _ASYNC_SENDS = "Use await task.asend(...), tasks.asend_many(...) or tasks.amap(...)"
 #: The options that may differ within a ``send_messages``.
-_OWN_OPTIONS = ("dedup_id", "unique_key", "group", "limit_key")
-_BATCH_OPTIONS = [
-    each.name for each in fields(TaskSendOptions)
-    if each.name not in {*_OWN_OPTIONS, *NOT_OF_SENDS}
-]  # fmt: skip
+_OWN_OPTIONS = {each.name: each.name_in(BATCH) for each in TASK.options.values() if each.of_message}
+_NOT_OF_MAPS = {"dedup_id", "unique_key", "replace"}
 
 
 #: The queue of a ``send_messages``, the places of the calls, the bodies and the options.
@@ -309,15 +306,12 @@ class Tasks(NamesElsewhere):
         """
         check_call("signature", signature, self)
         signature.check_has_arguments()
-        options_of_call = signature.options
-        if options_of_call != TaskSendOptions(
-            level=options_of_call.level, then=options_of_call.then
-        ):
+        if signature.options.send:
             raise InvalidFormat(
                 "signature",
-                value=show(options_of_call),
+                value=show(signature.options),
                 hint="A schedule has its own times: pass a call without options but level and "
-                "then. schedule itself takes options of a send, as unique_key.",
+                "then. schedule itself takes unique_key and other options of a send.",
             )
         if self._schedules.get(name, (signature, options)) != (signature, options):
             hint = "This schedule is declared already, with another call or other options."
@@ -632,7 +626,7 @@ class Tasks(NamesElsewhere):
         check_whole_number("number of items", len(signatures), 0, MAX_BATCH)
         for each in signatures[:1]:
             options = each.options
-            if options.then or options.dedup_id or options.unique_key or options.replace:
+            if options.then or not options.send.keys().isdisjoint(_NOT_OF_MAPS):
                 raise InvalidFormat(
                     "task",
                     value=show(options),
@@ -769,13 +763,13 @@ def _groups(signatures: list[Signature[Any]]) -> Iterator[_Group]:
     """Return for each ``send_messages`` the queue, the places of the calls, bodies and options."""
     groups: dict[Any, list[int]] = {}
     for place, each in enumerate(signatures):
-        shared = tuple(getattr(each.options, name) for name in _BATCH_OPTIONS)
-        groups.setdefault((each.queue, shared, each.declared.is_tracked), []).append(place)
-    for (queue, shared, is_tracked), places in groups.items():
+        shared = {key: value for key, value in each.send_options.items() if key not in _OWN_OPTIONS}
+        groups.setdefault((each.queue, tuple(sorted(shared.items()))), []).append(place)
+    for (queue, shared), places in groups.items():
         chosen = [signatures[place] for place in places]
-        options = dict(zip(_BATCH_OPTIONS, shared, strict=True))
-        options["track"] = is_tracked
-        for name in _OWN_OPTIONS:
-            values = [getattr(each.options, name) for each in chosen]
-            options[f"{name}s"] = values if any(value is not None for value in values) else None
+        options = dict(shared)
+        for name, argument in _OWN_OPTIONS.items():
+            values = [each.options.send.get(name) for each in chosen]
+            if any(value is not None for value in values):
+                options[argument] = values
         yield queue, places, [each.body for each in chosen], options

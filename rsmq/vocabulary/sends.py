@@ -86,6 +86,7 @@ class SendOption:
             one.
         in_publish: whether ``publish`` has it too.
         in_schedules: whether the messages of a schedule can have it.
+        in_tasks: whether a send of a task has it; what each task has is declared with it instead.
         needs: of each of these groups of options, one is passed too.
         excludes: the options that can't be passed too.
         reason: why it needs or excludes others, in one sentence that names no option.
@@ -103,6 +104,7 @@ class SendOption:
     is_unique: bool = False
     in_publish: bool = False
     in_schedules: bool = True
+    in_tasks: bool = True
     needs: tuple[tuple[str, ...], ...] = ()
     excludes: tuple[str, ...] = ()
     reason: str = ""
@@ -133,7 +135,7 @@ class SendOption:
 
     def detail_in(self, call: SendCall) -> str:
         """Return the description for the reference of a call."""
-        if call is SEND:
+        if call not in {BATCH, PUBLISH}:
             return self.detail
         if self.is_list_in(call):
             detail = f"for each body a {self.name} as for send_message, or None."
@@ -259,6 +261,7 @@ SEND_OPTIONS: tuple[SendOption, ...] = (
         "handle it without the record.",
         ValueKind.FLAG,
         default=False,
+        in_tasks=False,
     ),
     SendOption(
         "group",
@@ -311,6 +314,7 @@ _BY_NAME = {each.name: each for each in SEND_OPTIONS}
 SEND = SendCall("send_message", SEND_OPTIONS)
 BATCH = SendCall("send_messages", SEND_OPTIONS, has_lists=True)
 PUBLISH = SendCall("publish", [each for each in SEND_OPTIONS if each.in_publish])
+TASK = SendCall("options", [each for each in SEND_OPTIONS if each.in_tasks])
 SCHEDULE = SendCall("schedules.add", [each for each in SEND_OPTIONS if each.in_schedules])
 
 #: The options that need or exclude others.

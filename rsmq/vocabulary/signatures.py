@@ -23,7 +23,7 @@ _PLACE = "            options: see below.\n"
 _WIDTH = 100
 
 
-def takes_options_of(call: OptionCall) -> Callable[[F], F]:
+def takes_options_of(call: OptionCall, *, own_first: bool = False) -> Callable[[F], F]:
     """
     Return a decorator that names the options of a call in the signature and in the docstring.
 
@@ -32,6 +32,7 @@ def takes_options_of(call: OptionCall) -> Callable[[F], F]:
 
     Args:
         call: whose options they are.
+        own_first: whether the options follow the other arguments by keyword.
     """
 
     def describe(function: F) -> F:
@@ -40,7 +41,8 @@ def takes_options_of(call: OptionCall) -> Callable[[F], F]:
         by_position = [each for each in others if each.kind is not each.KEYWORD_ONLY]
         options = [_make_parameter(each, call) for each in call.options.values()]
         last = [each for each in others if each.kind is each.KEYWORD_ONLY]
-        shown = signature.replace(parameters=[*by_position, *options, *last])
+        by_keyword = [*last, *options] if own_first else [*options, *last]
+        shown = signature.replace(parameters=[*by_position, *by_keyword])
         function.__signature__ = shown  # type: ignore[attr-defined]
         if function.__doc__:  # there is none with python -OO
             items = "".join(_describe(each, call) for each in call.options.values())

@@ -51,7 +51,7 @@ from rsmq.worker.listener import (
 )
 from rsmq.worker.loop.burst import POLL_SECONDS, Burst
 from rsmq.worker.loop.shutdown import Signals, StoppedAtStart
-from rsmq.worker.loop.worker_loop import WorkerLoop
+from rsmq.worker.loop.worker_loop import LoopSettings, WorkerLoop
 from rsmq.worker.middleware import Hooks, Middleware, MiddlewareOfEachWorker, MiddlewareOfOneWorker
 from rsmq.worker.receive.open_lane import open_lane
 from rsmq.worker.run.blocked_waits import note_blocked_queues
@@ -416,14 +416,16 @@ class Worker(Configuration[B_co]):
             connection,
             lanes,
             hooks,
-            self.concurrency,
-            process_facts,
             self,
-            grace=self.grace,
-            registered_at=registered_at if has_fixed_name else None,
+            LoopSettings(
+                slots=self.concurrency,
+                facts=process_facts,
+                grace=self.grace,
+                registered_at=registered_at if has_fixed_name else None,
+                is_strict=self.strict_priority,
+                inactive=self._inactive,
+            ),
             scheduler=SchedulerThread(self.rsmq),
-            is_strict=self.strict_priority,
-            inactive=self._inactive,
         )
         if has_dead_messages:
             worker_loop.limit_prefetch()

@@ -28,7 +28,7 @@ from rsmq.schedules.scheduler import SchedulerThread
 from rsmq.worker import Discard, Middleware, Retry
 from rsmq.worker.connection import WorkerConnection
 from rsmq.worker.listener import Handlers, make_listener
-from rsmq.worker.loop.worker_loop import WorkerLoop
+from rsmq.worker.loop.worker_loop import LoopSettings, WorkerLoop
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.operations import register_worker
 from rsmq.worker.settle.release import release_predecessor
@@ -161,8 +161,9 @@ class EngineMachine(RuleBasedStateMachine):
         connection.is_registered = True
         left = release_predecessor(connection)
         self.loop = WorkerLoop(
-            connection, [self.lane], Hooks([self.record]), SLOTS, {}, self,
-            grace=1, registered_at=time.monotonic() + 3600, scheduler=SchedulerThread(self.rsmq),
+            connection, [self.lane], Hooks([self.record]), self,
+            LoopSettings(slots=SLOTS, facts={}, grace=1, registered_at=time.monotonic() + 3600),
+            scheduler=SchedulerThread(self.rsmq),
         )  # fmt: skip
         self.fault = fault
         self.loop._executors = {False: NoThreads(), True: NoThreads()}

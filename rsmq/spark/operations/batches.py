@@ -121,25 +121,12 @@ def parse_part_sizes(packed: bytes | None) -> list[int]:
     return [] if packed is None else unpack_record(packed)[1:]
 
 
-def lease_messages(
-    namespace: Namespace,
-    keys: QueueKeys,
-    batch: Batch,
-    part: int,
-    max_messages: int,
-    *,
-    max_bytes: int = MAX_BATCH_BYTES,
-    is_first: bool = True,
-    vt: float,
-    latest_ms: int | None,
-    lifetime: float,
-    dead_letters: DeadLetterPolicy | None,
-) -> Operation[LeasedPart]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartLimits:
     """
-    Receive messages as a part of a batch; if the part exists already, change nothing.
+    The messages of a part of a batch, and for how long it has them.
 
-    Args:
-        part: the number of the part, from 0.
+    Attributes:
         max_messages: the most messages to receive; more than 1,000 count as 1,000.
         max_bytes: the most bytes of bodies in the part.
         is_first: whether the first body of the part may be larger than that.
@@ -148,11 +135,36 @@ def lease_messages(
             the server's present time.
         lifetime: how long the receipts are stored, seconds.
         dead_letters: the dead-letter policy; None is the queue's own.
+    """
+
+    max_messages: int
+    vt: float
+    latest_ms: int | None
+    lifetime: float
+    dead_letters: DeadLetterPolicy | None
+    max_bytes: int = MAX_BATCH_BYTES
+    is_first: bool = True
+
+
+def lease_messages(
+    namespace: Namespace,
+    keys: QueueKeys,
+    batch: Batch,
+    part: int,
+    wanted: PartLimits,
+) -> Operation[LeasedPart]:
+    """
+    Receive messages as a part of a batch; if the part exists already, change nothing.
+
+    Args:
+        part: the number of the part, from 0.
+        wanted: which messages, and for how long.
 
     Raises:
         LeaseTakenOver: another process has taken over the lease of the query.
         CheckpointSetBack: the part does not exist, and the batch or a later one was acknowledged.
     """
+    policy = wanted.dead_letters
     return on_queue(
         keys,
         load("lease_messages"),
@@ -161,17 +173,17 @@ def lease_messages(
             batch.lease.encode(),
             digits(batch.number),
             digits(part),
-            digits(min(max_messages, MAX_PART_MESSAGES)),
-            digits(max_bytes),
-            digits(round(vt * 1000)),
-            b"" if latest_ms is None else digits(latest_ms),
-            digits(round(lifetime * 1000)),
+            digits(min(wanted.max_messages, MAX_PART_MESSAGES)),
+            digits(wanted.max_bytes),
+            digits(round(wanted.vt * 1000)),
+            b"" if wanted.latest_ms is None else digits(wanted.latest_ms),
+            digits(round(wanted.lifetime * 1000)),
             keys.namespace,
-            b"" if dead_letters is None else encode_name(dead_letters.queue),
-            b"" if dead_letters is None else digits(dead_letters.max_receives),
+            b"" if policy is None else encode_name(policy.queue),
+            b"" if policy is None else digits(policy.max_receives),
             encode_name(batch.query),
             batch.holder.encode(),
-            b"1" if is_first else b"",
+            b"1" if wanted.is_first else b"",
         ),
         lambda reply: LeasedPart(
             reply[0], None if reply[1] < 0 else reply[1], bool(reply[2]), reply[3]

@@ -16,6 +16,7 @@ from rsmq.spark.operations.batches import (
     MAX_PART_MESSAGES,
     Batch,
     LeasedPart,
+    PartLimits,
     extend_leased,
     lease_messages,
     release_leased,
@@ -66,14 +67,16 @@ class BatchParts:
             queue.keys,
             self.stream.name_batch(number),
             part,
-            min(limits.messages, MAX_PART_MESSAGES),
-            max_bytes=min(limits.size, source.max_bytes),
-            # A body may be larger than all limits, so the first of each queue is received anyway.
-            is_first=part == 0 or limits.size >= source.max_bytes,
-            vt=options.vt,
-            latest_ms=limits.latest_ms,
-            lifetime=options.lease_retention,
-            dead_letters=options.dead_letters,
+            PartLimits(
+                max_messages=min(limits.messages, MAX_PART_MESSAGES),
+                max_bytes=min(limits.size, source.max_bytes),
+                # A body may be larger than all limits: the first of each queue is received anyway.
+                is_first=part == 0 or limits.size >= source.max_bytes,
+                vt=options.vt,
+                latest_ms=limits.latest_ms,
+                lifetime=options.lease_retention,
+                dead_letters=options.dead_letters,
+            ),
         )
         try:
             received = queue.server.rsmq.run(operation)

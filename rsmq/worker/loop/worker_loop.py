@@ -12,6 +12,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -63,6 +64,31 @@ _MAX_FAILING_SLEEP_SECONDS = 2.0
 _MAX_FINISHED_CALLS = 250
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings:
+    """
+    The settings of a loop, from those of its worker.
+
+    Attributes:
+        slots: maximum number of concurrent calls.
+        facts: facts about its process, for its sign of life.
+        grace: seconds that running calls have to end when the worker stops by itself.
+        registered_at: monotonic seconds at which it was registered under a name that the user
+            chose. Then a successor of this name may take over when this worker seems dead, so no
+            call starts after its sign of life has expired. None if the name was generated.
+        is_strict: whether a lower priority gets no call while a higher one has due messages.
+        inactive: the queues of the listeners that do not receive, as they were declared. Its owner
+            changes it, and calls ``apply_switches``.
+    """
+
+    slots: int
+    facts: dict[str, Any]
+    grace: float
+    registered_at: float | None
+    is_strict: bool = False
+    inactive: Collection[str] = ()
+
+
 class WorkerLoop:
     """
     The loop, to be run in its own thread.
@@ -77,20 +103,15 @@ class WorkerLoop:
         is_stopping: whether it receives nothing more. Set by ``stop`` in any thread.
     """
 
-    def __init__(  # noqa: PLR0917 - made in one place
+    def __init__(
         self,
         connection: WorkerConnection,
         lanes: Sequence[Lane],
         hooks: Hooks,
-        slots: int,
-        facts: dict[str, Any],
         worker: object,
+        settings: LoopSettings,
         *,
-        grace: float,
-        registered_at: float | None,
         scheduler: SchedulerThread,
-        is_strict: bool = False,
-        inactive: Collection[str] = (),
     ) -> None:
         """
         Make it; nothing is received before ``run``.
@@ -99,19 +120,12 @@ class WorkerLoop:
             connection: the worker's connection.
             lanes: its listeners.
             hooks: its middleware.
-            slots: maximum number of concurrent calls.
-            facts: facts about its process, for its sign of life.
             worker: the argument of hooks.
-            grace: seconds that running calls have to end when the worker stops by itself.
-            is_strict: whether a lower priority gets no call while a higher one has due messages.
-            inactive: the queues of the listeners that do not receive, as they were declared. Its
-                owner changes it, and calls ``apply_switches``.
-            registered_at: monotonic seconds at which it was registered under a name that the user
-                chose. Then a successor of this name may take over when this worker seems dead, so
-                no call starts after its sign of life has expired. None if the name was generated.
+            settings: what the worker was made with.
             scheduler: fires schedules while the loop runs.
         """
-        self.run_queue = make_run_queue(lanes, slots, is_strict=is_strict)
+        slots, registered_at = settings.slots, settings.registered_at
+        self.run_queue = make_run_queue(lanes, slots, is_strict=settings.is_strict)
         self.finished = Flag()
         self.failure: BaseException | None = None
         self._connection = connection
@@ -119,9 +133,9 @@ class WorkerLoop:
         self._lanes = lanes
         self._hooks = hooks
         self._slots = slots
-        self._facts = facts
+        self._facts = settings.facts
         self._worker = worker
-        self._grace = grace
+        self._grace = settings.grace
         self._scheduler = scheduler
         self._has_fixed_name = registered_at is not None
         if registered_at is not None:
@@ -149,8 +163,8 @@ class WorkerLoop:
             )
             for part in lane.parts:
                 part.renew_soon = self._renew_soon
-            lane.is_active = lane.listener.declared_queue not in inactive
-        self._inactive = inactive
+            lane.is_active = lane.listener.declared_queue not in settings.inactive
+        self._inactive = settings.inactive
         self._has_switches = False
         self._is_asleep = False
         self._jobs_before_wake_up = 1
