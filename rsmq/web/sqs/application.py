@@ -11,19 +11,12 @@ from functools import partial
 
 from rsmq.guarded_log import get_logger
 from rsmq.search.redaction import Redaction
+from rsmq.web import delivery
 from rsmq.web.access.gate import AccessGate, Receive, Send, check_referer
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import EVERYONE, Principal
 from rsmq.web.audit import AuditEntry, facts_of
 from rsmq.web.client import Client
-from rsmq.web.delivery import (
-    ClientLeft,
-    Departure,
-    check_presence,
-    release,
-    release_if_unread,
-    send_whole,
-)
 from rsmq.web.liveness import client_for_long_call
 from rsmq.web.problems import describe
 from rsmq.web.requests import headers_of, path_of, read_bytes
@@ -84,7 +77,7 @@ class Sqs:
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        departure = Departure(receive, scope)
+        departure = delivery.Departure(receive, scope)
         reply = _Reply(scope, send, str(uuid.uuid4()))
         refuse: Refuse = refuse_in_xml
         try:
@@ -96,13 +89,13 @@ class Sqs:
             api = self._api_call(scope, principal, headers, departure)
             answer = await self._run(request, _find(request, scope), self._base_of(scope, api), api)
             media_type, content = request.answer(answer.content, reply.id)
-            await check_presence(self._queues, answer.messages, departure)
-            release_if_unread(scope, self._queues, answer.messages)
+            await delivery.check_presence(self._queues, answer.messages, departure)
+            delivery.release_if_unread(scope, self._queues, answer.messages)
             try:
                 await reply.send_whole(200, media_type, content)
             except OSError:
-                await release(self._queues, answer.messages)
-        except ClientLeft:
+                await delivery.release(self._queues, answer.messages)
+        except delivery.ClientLeft:
             return
         except Exception as error:  # noqa: BLE001 - each error has an answer
             await reply.send_error(error, refuse)
@@ -144,7 +137,7 @@ class Sqs:
         scope: AsgiScope,
         principal: Principal,
         headers: Mapping[str, str],
-        departure: Departure,
+        departure: delivery.Departure,
     ) -> ApiCall:
         address = self._gate.address_of(headers, scope.get("client"))
 
@@ -229,7 +222,7 @@ class _Reply:
             "status": status,
             "headers": [(k.encode("latin-1"), v.encode("latin-1")) for k, v in headers.items()],
         }
-        await send_whole(self.scope, self.send, start, content)
+        await delivery.send_whole(self.scope, self.send, start, content)
 
     async def send_error(self, error: Exception, refuse: Refuse) -> None:
         """Send an error."""

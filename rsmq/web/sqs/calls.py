@@ -4,6 +4,7 @@ A request for an operation of SQS as its handler gets it, and what the handler r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -18,7 +19,8 @@ from rsmq.web.sqs.receipts import ReceiptSigner
 from rsmq.web.table import ApiCall, Scope
 
 _MAX_ENTRIES, _MAX_ID = 10, 80
-_ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
+_WHOLE = re.compile("-?[0-9]{1,9}")
+_ID = re.compile(f"[A-Za-z0-9_-]{{1,{_MAX_ID}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +124,7 @@ def read_number(
     if value is None or value == "":
         return None
     text = str(value)
-    is_number = text.removeprefix("-").isascii() and text.removeprefix("-").isdecimal()
-    if isinstance(value, bool) or not is_number or not low <= int(text[:12]) <= high:
+    if isinstance(value, bool) or not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
         reason = reason or f"Must be between {low} and {high}, if provided."
         raise invalid_value(name, text[:100], reason)
     return int(text)
@@ -168,11 +169,7 @@ def read_entries(parameters: Mapping[str, Any], operation: str) -> list[Mapping[
         id = entry.get("Id") if isinstance(entry, dict) else None
         if id is None:
             raise missing(f"{operation}RequestEntry.1.Id")
-        if (
-            not isinstance(id, str)
-            or not 1 <= len(id) <= _MAX_ID
-            or not _ID_CHARACTERS.issuperset(id)
-        ):
+        if not isinstance(id, str) or not _ID.fullmatch(id):
             raise service_error(
                 "InvalidBatchEntryId",
                 "A batch entry id can only contain alphanumeric characters, hyphens and "

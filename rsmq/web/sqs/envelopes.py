@@ -133,9 +133,11 @@ def _content_of(body: str, headers: Mapping[str, str]) -> SqsContent:
         if len(attributes) == _MAX_ATTRIBUTES or not value or not _NAME.fullmatch(name):
             continue
         kind = types.get(name, "String") if isinstance(types, dict) else "String"
-        if not isinstance(kind, str) or not _TYPE.fullmatch(kind) or not _is_valid(kind, value):
+        if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
             kind = "String"
-        key = "BinaryValue" if kind.startswith("Binary") else "StringValue"
+        is_binary = kind.startswith("Binary") and _is_base64(value)
+        kind = kind if is_binary or not kind.startswith("Binary") else "String"
+        key = "BinaryValue" if is_binary else "StringValue"
         attributes[name] = {key: as_xml_text(value), "DataType": kind}
     texts = {
         name: as_xml_text(meta[name])
@@ -153,10 +155,6 @@ def _read_meta(headers: Mapping[str, str]) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return meta if isinstance(meta, dict) else {}
-
-
-def _is_valid(kind: str, value: str) -> bool:
-    return not kind.startswith("Binary") or _is_base64(value)
 
 
 def _is_base64(value: object) -> bool:

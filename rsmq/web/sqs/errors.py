@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from redis.exceptions import RedisError
 
-from rsmq.errors import ClientClosed, MessageTooLong, QueueNotFound, RSMQError
+from rsmq.errors import ClientClosed, QueueNotFound, RSMQError
 from rsmq.web.fields import Refused
 
 _PREFIX = "AWS.SimpleQueueService."
@@ -28,6 +28,9 @@ _SHAPES = {
     "RequestThrottled": f"{_OWN}RequestThrottled",
 }
 _SERVER_FAULT = 500
+#: What the other parts of the server refuse, by its HTTP status.
+_REFUSALS = dict.fromkeys((401, 403, 421), ("AccessDenied", 403))
+_REFUSALS[429] = "RequestThrottled", 400
 
 
 class SqsError(Exception):
@@ -71,11 +74,6 @@ def queue_not_found() -> SqsError:
     return service_error("NonExistentQueue", "The specified queue does not exist.")
 
 
-def unsupported(text: str) -> SqsError:
-    """Return the error of an operation that this server does not have."""
-    return service_error("UnsupportedOperation", text)
-
-
 def missing(name: str) -> SqsError:
     """Return the error of a parameter that is not there."""
     return SqsError("MissingParameter", f"The request must contain the parameter {name}.")
@@ -100,23 +98,13 @@ def as_sqs_error(error: Exception) -> SqsError:
     if isinstance(error, ClientClosed | RedisError | OSError):
         return SqsError("ServiceUnavailable", "Redis can't be reached, or refuses the call.", 503)
     if isinstance(error, RSMQError):
-        return queue_not_found() if isinstance(error, QueueNotFound) else _of_library(error)
+        return queue_not_found() if isinstance(error, QueueNotFound) else invalid(str(error))
     return SqsError("InternalFailure", "The request has failed. The log has the cause.", 500)
-
-
-def _of_library(error: RSMQError) -> SqsError:
-    is_long = isinstance(error, MessageTooLong)
-    return invalid(
-        f"One or more parameters are invalid. Reason: {error}" if is_long else str(error)
-    )
 
 
 def _of_refused(error: Refused) -> SqsError:
     text = str(error) if error.hint is None else f"{error}. {error.hint}"
-    if error.status == 429:  # noqa: PLR2004 - Too Many Requests
-        return SqsError("RequestThrottled", text)
     if error.status >= _SERVER_FAULT:
         return SqsError("ServiceUnavailable", text, 503)
-    if error.status in {401, 403, 421}:
-        return SqsError("AccessDenied", text, 403)
-    return SqsError("InvalidParameterValue", text, 400)
+    code, status = _REFUSALS.get(error.status, ("InvalidParameterValue", 400))
+    return SqsError(code, text, status)

@@ -15,7 +15,7 @@ from rsmq.web.sqs.calls import SqsAnswer, SqsCall, read_number
 from rsmq.web.sqs.errors import SqsError, invalid, missing
 from rsmq.web.sqs.names import to_stored
 from rsmq.web.sqs.queue_records import QueueRecord
-from rsmq.web.sqs.queues import source_names
+from rsmq.web.sqs.queues import find_names
 from rsmq.web.table import Scope
 
 _MAX_RATE, _MAX_RESULTS = 500, 10
@@ -59,9 +59,9 @@ async def start(call: SqsCall) -> SqsAnswer:
     if arn := parameters.get("DestinationArn"):
         destination = (await _find_queue(call, "DestinationArn", Scope.SEND, arn)).qname
     rate = read_number(parameters, "MaxNumberOfMessagesPerSecond", 1, _MAX_RATE)
-    if not await source_names(call, source.qname):
+    if not await find_names(call, source.qname):
         raise invalid("Source queue must be configured as a Dead Letter Queue.")
-    running = [each for each in await _tasks_of(call, source) if _status(each) == "RUNNING"]
+    running = [each for each in await _tasks_of(call, source) if _STATUS[each.state] == "RUNNING"]
     if running:
         raise invalid(
             "There is already a task running. Only one active task is allowed for a source queue "
@@ -86,10 +86,6 @@ async def _tasks_of(call: SqsCall, source: QueueRecord) -> list[OperationRecord]
     ]
 
 
-def _status(record: OperationRecord) -> str:
-    return _STATUS[record.state]
-
-
 def _handle_of(call: SqsCall, name: str, record: OperationRecord) -> str:
     parts = {"taskId": record.id, "sourceArn": call.state.site.arn(name)}
     return base64.b64encode(json.dumps(parts).encode()).decode()
@@ -106,7 +102,7 @@ async def list_some(call: SqsCall) -> SqsAnswer:
 
 
 async def _show(call: SqsCall, source: QueueRecord, record: OperationRecord) -> dict[str, Any]:
-    status, site = _status(record), call.state.site
+    status, site = _STATUS[record.state], call.state.site
     shown: dict[str, Any] = {
         "Status": status,
         "SourceArn": site.arn(source.name),
@@ -122,9 +118,8 @@ async def _show(call: SqsCall, source: QueueRecord, record: OperationRecord) -> 
         shown["MaxNumberOfMessagesPerSecond"] = rate
     if status == "FAILED":
         is_missing = record.error == "queueNotFound"
-        shown["FailureReason"] = (
-            "AWS.SimpleQueueService.NonExistentQueue" if is_missing else str(record.error)
-        )
+        reason = "AWS.SimpleQueueService.NonExistentQueue" if is_missing else str(record.error)
+        shown["FailureReason"] = reason
     return shown
 
 
@@ -140,7 +135,7 @@ async def cancel(call: SqsCall) -> SqsAnswer:
         raise invalid("Value for parameter TaskHandle is invalid.") from None
     source = await _find_queue(call, "SourceArn", Scope.MANAGE, arn)
     found = [each for each in await _tasks_of(call, source) if each.id == id]
-    if not found or _status(found[0]) != "RUNNING":
+    if not found or _STATUS[found[0].state] != "RUNNING":
         raise _resource_not_found("Task does not exist.")
     record = await OperationManager(call.queues).change(found[0], "cancel")
     return SqsAnswer({"ApproximateNumberOfMessagesMoved": record.done})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
-from rsmq.web.sqs.errors import SqsError, invalid, invalid_value, missing
+from rsmq.web.sqs.errors import invalid, invalid_value, missing
 
 #: The end of the name of a FIFO queue, and of the queue that it has here: no name has a dot.
 FIFO_SUFFIX, _STORED_SUFFIX = ".fifo", "_fifo"
@@ -91,14 +91,10 @@ def check_new_name(name: Any, *, fifo: bool) -> str:
     """
     if not isinstance(name, str) or not name:
         raise missing("QueueName")
-    if fifo != is_fifo(name):
+    is_valid = _NAME.fullmatch(name.removesuffix(FIFO_SUFFIX)) and len(name) <= _MAX_NAME
+    if not is_valid or fifo != is_fifo(name):
         raise invalid(
-            "The name of a FIFO queue can only include alphanumeric characters, hyphens, or "
-            "underscores, must end with .fifo suffix and be 1 to 80 in length."
-        )
-    if not _NAME.fullmatch(name.removesuffix(FIFO_SUFFIX)) or len(name) > _MAX_NAME:
-        raise SqsError(
-            "InvalidParameterValue",
-            "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length",
+            "The name of a queue can only include alphanumeric characters, hyphens, or "
+            "underscores, 1 to 80 in length; that of a FIFO queue must end with .fifo suffix."
         )
     return name

@@ -12,6 +12,7 @@ from rsmq.lua.load import loader_of
 from rsmq.model import Message
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
+from rsmq.web.sqs.errors import invalid
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import encode_name
 
@@ -19,18 +20,17 @@ load = loader_of("web")
 
 
 #: In place of the name of a dead-letter queue: the policy is removed.
-REMOVED = "-"
+_REMOVED = "-"
 
 
 def store_queue(
     namespace: Namespace,
     qname: str,
     fields: Mapping[str, Any],
+    policy: tuple[str, int] | None,
     *,
-    creates: bool,
-    known: bytes,
-    target: str,
-    limit: int,
+    creates: bool = False,
+    known: bytes = b"",
 ) -> Operation[bool]:
     """
     Return what creates a queue, or changes attributes of one.
@@ -39,12 +39,18 @@ def store_queue(
 
     Args:
         fields: what to store in the queue's hash.
+        policy: the name of the dead-letter queue in this library, and the receives that it allows;
+            an empty name removes the policy; None leaves it.
         known: the field of the settings as it was read; empty without it.
-        target: the name of the dead-letter queue here; empty leaves the policy.
-        limit: the receives that the policy allows.
+
+    Raises:
+        SqsError: the queue is its own dead-letter queue.
     """
     keys = namespace.queue(qname)
-    to = namespace.queue(target) if target not in {"", REMOVED} else keys
+    target, limit = policy or ("", 0)
+    to = namespace.queue(target) if target else keys
+    if target and to == keys:
+        raise invalid("A queue can't be its own dead-letter queue.")
     pairs = [
         each if isinstance(each, bytes) else str(each).encode()
         for pair in fields.items()
@@ -54,17 +60,13 @@ def store_queue(
         load("store_sqs_queue"),
         (keys.hash, namespace.queues, to.hash),
         (
-            encode_name(keys.name),
-            b"create" if creates else b"change",
-            known,
-            encode_name(target),
-            digits(limit),
-            *pairs,
+            encode_name(keys.name), b"create" if creates else b"change", known,
+            encode_name(target if policy is None else target or _REMOVED), digits(limit), *pairs,
         ),
         lambda reply: int(reply) == 1,
         RetryClass.NEVER,
         (keys.name, to.name),
-    )
+    )  # fmt: skip
 
 
 class Settled(Enum):

@@ -18,7 +18,6 @@ _TARGET = "AmazonSQS."
 _JSON_TYPE, _XML_TYPE = "application/x-amz-json-1.0", "text/xml"
 _XML_SPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
 _MAX_FIELDS = 2000
-_FORM = "application/x-www-form-urlencoded"
 #: What XML would not keep as it is: a CR becomes a line feed.
 _ENTITIES = {"\r": "&#13;", '"': "&quot;"}
 #: What XML can't have at all.
@@ -106,8 +105,7 @@ def read_request(
         operation = headers["x-amz-target"].removeprefix(_TARGET)
         return SqsRequest(operation, _read_json(body), _answer_in_json, refuse_in_json)
     fields = _read_pairs(query)
-    if headers.get("content-type", "").partition(";")[0].strip().lower() == _FORM or body:
-        fields |= _read_pairs(body)
+    fields |= _read_pairs(body)
     operation = fields.pop("Action", "")
     parameters = _nest(operation, fields)
     if path_name and "QueueUrl" not in parameters:

@@ -5,10 +5,11 @@ The attributes of a queue: which there are, their ranges, and what they are in t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from rsmq.model import QueueAttributes
 from rsmq.web.client import Client
 from rsmq.web.sqs.errors import SqsError, invalid_value
 from rsmq.web.sqs.names import SqsSite, is_fifo, to_stored
@@ -18,6 +19,7 @@ from rsmq.wire.limits import MAX_MAXSIZE, UNLIMITED
 
 _MAX_TEXT_BYTES = 64 * 1024
 _MAX_RECEIVES = 1000
+_WHOLE = re.compile("[0-9]{1,9}")
 #: Whole numbers, with their ranges.
 _RANGES = {
     "VisibilityTimeout": (0, 43_200),
@@ -102,7 +104,7 @@ class ChangedAttributes:
 
     def _add_number(self, attribute: str, value: str) -> None:
         low, high = _RANGES[attribute]
-        if not value.isascii() or not value.isdecimal() or not low <= int(value[:9]) <= high:
+        if not _WHOLE.fullmatch(value) or not low <= int(value) <= high:
             raise _bad_value(attribute)
         number = int(value)
         if attribute in _FIELDS:
@@ -128,38 +130,27 @@ def _check_choice(attribute: str, value: str, *, fifo: bool, creates: bool) -> N
     if not fifo:
         if attribute in {"FifoQueue", "ContentBasedDeduplication"}:
             raise unknown_attribute(attribute)
-        raise SqsError(
-            "InvalidAttributeName",
-            f"You can specify the {attribute} only when FifoQueue is set to true.",
-        )
-    if value not in _CHOICES[attribute]:
-        raise _bad_value(attribute)
-    if attribute == "FifoQueue" and value != "true" and not creates:
+        text = f"You can specify the {attribute} only when FifoQueue is set to true."
+        raise SqsError("InvalidAttributeName", text)
+    becomes_standard = attribute == "FifoQueue" and value != "true" and not creates
+    if value not in _CHOICES[attribute] or becomes_standard:
         raise _bad_value(attribute)
 
 
 def _read_policy(value: str, name: str, site: SqsSite) -> tuple[str, int]:
     if not value:
         return "", 0
+    refused = partial(invalid_value, "RedrivePolicy", value[:1000])
     try:
         policy = json.loads(value)
         arn, limit = policy["deadLetterTargetArn"], int(str(policy["maxReceiveCount"]))
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise invalid_value(
-            "RedrivePolicy", value[:1000],
-            "Redrive policy must be a JSON object with deadLetterTargetArn and maxReceiveCount.",
-        ) from None  # fmt: skip
+        raise refused("It must be JSON with deadLetterTargetArn and maxReceiveCount.") from None
     if not 1 <= limit <= _MAX_RECEIVES:
-        raise invalid_value(
-            "RedrivePolicy", value[:1000],
-            "Invalid value for maxReceiveCount: it is 1 to 1000.",
-        )  # fmt: skip
+        raise refused(f"maxReceiveCount is not 1 to {_MAX_RECEIVES}.")
     target = site.name_of_arn("RedrivePolicy", arn)
     if is_fifo(target) != is_fifo(name):
-        raise invalid_value(
-            "RedrivePolicy", value[:1000],
-            "Dead-letter queue must be same type of queue as the source.",
-        )  # fmt: skip
+        raise refused("Dead-letter queue must be same type of queue as the source.")
     return to_stored(target), limit
 
 
@@ -197,13 +188,6 @@ class ReadAttributes:
             SqsError: there is no such queue.
         """
         found = await self._queues.get_queue_attributes(record.qname)
-        shown = await self.show(record, found)
-        if "All" in names or not {*names}.isdisjoint(_COUNTS):
-            shown |= await self._count(record)
-        return {name: value for name, value in shown.items() if "All" in names or name in names}
-
-    async def show(self, record: QueueRecord, found: QueueAttributes) -> dict[str, str]:
-        """Return the attributes without counts."""
         shown = {
             "QueueArn": self._site.arn(record.name),
             "VisibilityTimeout": str(int(found.vt)),
@@ -225,7 +209,9 @@ class ReadAttributes:
             target = await self._records.name_of(found.dead_letter_queue)
             policy = {"deadLetterTargetArn": self._site.arn(target)}
             shown["RedrivePolicy"] = json.dumps(policy | {"maxReceiveCount": found.max_receives})
-        return shown
+        if "All" in names or not {*names}.isdisjoint(_COUNTS):
+            shown |= await self._count(record)
+        return {name: value for name, value in shown.items() if "All" in names or name in names}
 
     async def _count(self, record: QueueRecord) -> Mapping[str, str]:
         counts = await self._queues.count_messages(record.qname)

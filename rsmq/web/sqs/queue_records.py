@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +17,9 @@ from rsmq.errors import InvalidFormat, MissingParameter
 from rsmq.operations.operation import Operation
 from rsmq.operations.plain import plain_command
 from rsmq.web.client import Client
-from rsmq.web.sqs.errors import SqsError, invalid, queue_not_found
+from rsmq.web.sqs.errors import SqsError, queue_not_found
 from rsmq.web.sqs.names import from_stored, is_fifo, to_stored
-from rsmq.web.sqs.operations import REMOVED, store_queue
+from rsmq.web.sqs.operations import store_queue
 from rsmq.wire.fields import SQS
 from rsmq.wire.limits import UNLIMITED
 
@@ -84,8 +84,9 @@ class QueueRecord:
 
 
 def encode_settings(attributes: Mapping[str, str], tags: Mapping[str, str]) -> bytes:
-    """Return the field with the attributes that only SQS has, and the tags."""
-    parts = {"attributes": dict(attributes), "tags": dict(tags)}
+    """Return the field with the attributes of SQS alone that have a value, and the tags."""
+    kept = {name: value for name, value in attributes.items() if value}
+    parts = {"attributes": kept, "tags": dict(tags)}
     return json.dumps({name: each for name, each in parts.items() if each}).encode()
 
 
@@ -162,50 +163,32 @@ class QueueRecords:
         stored = await self._queues.run(reading)
         return from_stored(qname, fifo=has_fifo(decode_settings(stored)[0]))
 
-    async def store_tags(self, name: str, change: Any) -> None:
+    async def change(
+        self,
+        name: str,
+        change: Callable[[QueueRecord], Mapping[str, Any]],
+        policy: tuple[str, int] | None = None,
+    ) -> None:
         """
-        Change the tags of a queue.
+        Change a queue in one atomic step, which is repeated while others change it meanwhile.
 
         Args:
-            change: returns the new tags for those that are stored.
+            change: returns what to store in the queue's hash.
+            policy: as for ``store_queue``.
 
         Raises:
-            SqsError: there is no such queue, or the tags are not valid.
+            SqsError: there is no such queue, or the change is not valid.
         """
+        namespace = self._queues.namespace
         for _ in range(_ATTEMPTS):
             record = await self.find(name, fresh=True)
-            settings = encode_settings(record.attributes, change(record.tags))
-            if await self._queues.run(self.storing(record, {SQS: settings})):
+            fields = change(record)
+            if await self._queues.run(
+                store_queue(namespace, record.qname, fields, policy, known=record.stored)
+            ):
                 self.forget(name)
                 return
         raise SqsError("RequestThrottled", "The queue is changed by others all the time.")
-
-    def storing(
-        self,
-        record: QueueRecord,
-        fields: Mapping[str, Any],
-        *,
-        creates: bool = False,
-        policy: tuple[str, int] | None = None,
-    ) -> Operation[bool]:
-        """
-        Return what creates a queue, or changes one, in one step.
-
-        Its result is False if a queue to create exists, or if one to change has been changed since
-        it was read.
-
-        Args:
-            fields: what to store in the queue's hash.
-            policy: the name of the dead-letter queue in this library, and the receives that it
-                allows; an empty name removes the policy; None leaves it.
-        """
-        if policy and policy[0] == record.qname:
-            raise invalid("A queue can't be its own dead-letter queue.")
-        target, limit = ("", 0) if policy is None else (policy[0] or REMOVED, policy[1])
-        return store_queue(
-            self._queues.namespace, record.qname, fields, creates=creates, known=record.stored,
-            target=target, limit=limit,
-        )  # fmt: skip
 
 
 def has_fifo(attributes: Mapping[str, str]) -> bool:

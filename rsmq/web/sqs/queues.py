@@ -16,8 +16,9 @@ from rsmq.operations.plain import encode_command, plain_commands
 from rsmq.operations.queues import list_queues_in_steps
 from rsmq.web.fields import Refused
 from rsmq.web.sqs.calls import NOTHING, SqsAnswer, SqsCall, read_number, read_texts
-from rsmq.web.sqs.errors import SqsError, invalid, invalid_value, missing, unsupported
-from rsmq.web.sqs.names import check_new_name, from_stored, name_of_url, to_stored
+from rsmq.web.sqs.errors import SqsError, invalid, invalid_value, missing, service_error
+from rsmq.web.sqs.names import check_new_name, from_stored, to_stored
+from rsmq.web.sqs.operations import store_queue
 from rsmq.web.sqs.queue_attributes import (
     NEW_FIELDS,
     ChangedAttributes,
@@ -39,7 +40,6 @@ from rsmq.wire.names import decode_name
 _MAX_RESULTS, _MAX_TAGS = 1000, 50
 _MAX_TAG_KEY, _MAX_TAG_VALUE = 128, 256
 _QUEUES_PER_STEP = 100
-_ATTEMPTS = 20
 
 
 def _with_policy(changed: ChangedAttributes, error: QueueNotFound) -> Exception:
@@ -66,15 +66,14 @@ async def create(call: SqsCall) -> SqsAnswer:
     name = check_new_name(name, fifo=fifo)
     changed = ChangedAttributes(given, name, call.state.site, creates=True)
     tags = _check_tags(parameters.get("tags") or parameters.get("Tags") or {})
-    settings = {k: v for k, v in changed.settings.items() if v}
-    new = QueueRecord(name, to_stored(name))
-    fields = NEW_FIELDS | changed.fields
-    settings = (FIFO_DEFAULTS | settings) if fifo else settings
-    if settings or tags:
-        fields[SQS] = encode_settings(settings, tags)
-    storing = call.state.records.storing(new, fields, creates=True, policy=changed.policy)
+    new, fields = to_stored(name), NEW_FIELDS | changed.fields
+    stored = encode_settings((FIFO_DEFAULTS if fifo else {}) | changed.settings, tags)
+    if stored != encode_settings({}, {}):
+        fields[SQS] = stored
     try:
-        is_created = await call.queues.run(storing)
+        is_created = await call.queues.run(
+            store_queue(call.queues.namespace, new, fields, changed.policy, creates=True)
+        )
     except QueueNotFound as error:
         raise _with_policy(changed, error) from None
     call.state.records.forget(name)
@@ -130,30 +129,22 @@ async def purge(call: SqsCall) -> SqsAnswer:
 async def list_all(call: SqsCall) -> SqsAnswer:
     """Return the URLs of queues that the caller may see, in the order of their names."""
     prefix = call.parameters.get("QueueNamePrefix") or ""
-    names = [name for name in await _names(call) if name.startswith(str(prefix))]
+    names = [name for name in await find_names(call, None) if name.startswith(str(prefix))]
     return _page(call, names, "QueueUrls")
 
 
 async def list_sources(call: SqsCall) -> SqsAnswer:
     """Return the URLs of the queues that have a queue as their dead-letter queue."""
-    names = await source_names(call, call.queue.qname)
+    names = await find_names(call, call.queue.qname)
     return _page(call, names, "queueUrls")
 
 
-async def source_names(call: SqsCall, qname: str) -> list[str]:
-    """Return the queues that have a queue as their dead-letter queue, by their names in SQS."""
+async def find_names(call: SqsCall, qname: str | None) -> list[str]:
+    """Return the queues with a dead-letter queue, all for None, by their names in SQS."""
     found = await call.queues.run_steps(_read_settings_in_steps(call.queues.namespace))
     return sorted(
         from_stored(name, fifo=is_fifo) for name, (is_fifo, target) in found.items()
-        if target == qname and _may_see(call, name)
-    )  # fmt: skip
-
-
-async def _names(call: SqsCall) -> list[str]:
-    found = await call.queues.run_steps(_read_settings_in_steps(call.queues.namespace))
-    return sorted(
-        from_stored(name, fifo=is_fifo) for name, (is_fifo, _) in found.items()
-        if _may_see(call, name)
+        if qname in {None, target} and _may_see(call, name)
     )  # fmt: skip
 
 
@@ -176,17 +167,12 @@ def _read_settings_in_steps(namespace: Namespace) -> Steps[dict[str, tuple[bool,
     return found
 
 
-def _read_settings(
-    queues: Sequence[QueueKeys],
-) -> Operation[dict[str, tuple[bool, str] | None]]:
-    commands = [
-        encode_command(("HMGET", keys.hash, "vt", SQS, DEAD_LETTER_QUEUE)) for keys in queues
-    ]
+def _read_settings(queues: Sequence[QueueKeys]) -> Operation[dict[str, tuple[bool, str] | None]]:
+    fields = "vt", SQS, DEAD_LETTER_QUEUE
+    commands = [encode_command(("HMGET", keys.hash, *fields)) for keys in queues]
     reading: Operation[Any] = plain_commands(queues[0].hash, commands)
     reading.parse = lambda replies: {
-        keys.name: None
-        if vt is None
-        else (has_fifo(decode_settings(stored)[0]), decode_name(to or b""))
+        keys.name: vt and (has_fifo(decode_settings(stored)[0]), decode_name(to or b""))
         for keys, (vt, stored, to) in zip(queues, replies, strict=True)
     }
     return reading
@@ -226,21 +212,17 @@ async def set_attributes(call: SqsCall) -> SqsAnswer:
     if not given:
         raise missing("Attributes")
     changed = ChangedAttributes(given, name, call.state.site, creates=False)
-    for _ in range(_ATTEMPTS):
-        record = await records.find(name, fresh=True)
-        settings = {**record.attributes, **changed.settings}
-        stored = encode_settings({k: v for k, v in settings.items() if v}, record.tags)
-        fields = {**changed.fields}
-        if stored != (record.stored or encode_settings({}, {})):
-            fields[SQS] = stored
-        storing = records.storing(record, fields, policy=changed.policy)
-        try:
-            if await call.queues.run(storing):
-                records.forget(name)
-                return NOTHING
-        except QueueNotFound as error:
-            raise _with_policy(changed, error) from None
-    raise SqsError("RequestThrottled", "The queue is changed by others all the time.")
+
+    def change(record: QueueRecord) -> dict[str, Any]:
+        stored = encode_settings({**record.attributes, **changed.settings}, record.tags)
+        is_other = stored != (record.stored or encode_settings({}, {}))
+        return changed.fields | ({SQS: stored} if is_other else {})
+
+    try:
+        await records.change(name, change, changed.policy)
+    except QueueNotFound as error:
+        raise _with_policy(changed, error) from None
+    return NOTHING
 
 
 def _check_tags(given: Any) -> dict[str, str]:
@@ -267,12 +249,13 @@ async def add_tags(call: SqsCall) -> SqsAnswer:
     if not new:
         raise missing("Tags")
 
-    def change(tags: Mapping[str, str]) -> Mapping[str, str]:
-        if len({**tags, **new}) > _MAX_TAGS:
+    def change(record: QueueRecord) -> dict[str, Any]:
+        tags = {**record.tags, **new}
+        if len(tags) > _MAX_TAGS:
             raise invalid(f"Too many tags added for queue {call.queue.name}.")
-        return {**tags, **new}
+        return {SQS: encode_settings(record.attributes, tags)}
 
-    await call.state.records.store_tags(call.queue.name, change)
+    await call.state.records.change(call.queue.name, change)
     return NOTHING
 
 
@@ -281,17 +264,16 @@ async def remove_tags(call: SqsCall) -> SqsAnswer:
     keys = set(read_texts(call.parameters, "TagKeys"))
     if not keys:
         raise missing("TagKeys")
-    await call.state.records.store_tags(
-        call.queue.name, lambda tags: {k: v for k, v in tags.items() if k not in keys}
-    )
+
+    def change(record: QueueRecord) -> dict[str, Any]:
+        tags = {k: v for k, v in record.tags.items() if k not in keys}
+        return {SQS: encode_settings(record.attributes, tags)}
+
+    await call.state.records.change(call.queue.name, change)
     return NOTHING
 
 
 async def refuse_permission(_: SqsCall) -> SqsAnswer:
     """Refuse the rights of AWS: those of callers are in the users file."""
-    raise unsupported("Rights are in the users file of the server, and not in policies of queues.")
-
-
-def name_of_queue(parameters: Mapping[str, Any]) -> str:
-    """Return the name of the queue of a request."""
-    return name_of_url(parameters.get("QueueUrl"))
+    text = "Rights are in the users file of the server, and not in policies of queues."
+    raise service_error("UnsupportedOperation", text)

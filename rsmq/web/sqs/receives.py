@@ -13,17 +13,7 @@ from rsmq.operations.operation import Operation
 from rsmq.operations.plain import plain_command
 from rsmq.operations.replies import parse_reason
 from rsmq.web.routes.receives import receive
-from rsmq.web.sqs import digests, envelopes
-from rsmq.web.sqs.calls import (
-    NOTHING,
-    SqsAnswer,
-    SqsCall,
-    batch_answer,
-    failed_entry,
-    read_entries,
-    read_number,
-    read_texts,
-)
+from rsmq.web.sqs import calls, digests, envelopes
 from rsmq.web.sqs.errors import SqsError, invalid_value, missing
 from rsmq.web.sqs.names import from_stored
 from rsmq.web.sqs.operations import Settled, settle_leased
@@ -35,37 +25,37 @@ _MAX_MESSAGES, _MAX_WAIT, _MAX_VT = 10, 20, 43_200
 _VT = f"VisibilityTimeout must be >= 0 and <= {_MAX_VT}."
 
 
-async def receive_messages(call: SqsCall) -> SqsAnswer:
+async def receive_messages(call: calls.SqsCall) -> calls.SqsAnswer:
     """
     Receive up to ten messages, in one atomic step, and wait for the first one.
 
     A client that leaves gets none: what was received for it is released.
     """
     parameters, queue = call.parameters, call.queue
-    number = read_number(parameters, "MaxNumberOfMessages", 1, _MAX_MESSAGES)
+    number = calls.read_number(parameters, "MaxNumberOfMessages", 1, _MAX_MESSAGES)
     reason = f"Must be >= 0 and <= {_MAX_WAIT}, if provided."
-    wait = read_number(parameters, "WaitTimeSeconds", 0, _MAX_WAIT, reason)
-    vt = read_number(parameters, "VisibilityTimeout", 0, _MAX_VT, _VT)
+    wait = calls.read_number(parameters, "WaitTimeSeconds", 0, _MAX_WAIT, reason)
+    vt = calls.read_number(parameters, "VisibilityTimeout", 0, _MAX_VT, _VT)
     if wait is None:
         wait = int(queue.attributes.get("ReceiveMessageWaitTimeSeconds", 0))
     values: dict[str, Any] = {"wait": wait, "extend_groups": queue.is_fifo}
     values |= {} if vt is None else {"vt": vt}
     names = {
-        *read_texts(parameters, "AttributeNames"),
-        *read_texts(parameters, "MessageSystemAttributeNames"),
+        *calls.read_texts(parameters, "AttributeNames"),
+        *calls.read_texts(parameters, "MessageSystemAttributeNames"),
     }
-    wanted = read_texts(parameters, "MessageAttributeNames")
+    wanted = calls.read_texts(parameters, "MessageAttributeNames")
     await call.state.receipts.open()
     received = await receive(replace(call.api, values=values), [queue.qname], number or 1)
     if not received:
-        return SqsAnswer({})
+        return calls.SqsAnswer({})
     others = await _find_others(call, received, names)
     shown = [_show(call, each, names, wanted, others.get(each.id, {})) for each in received]
-    return SqsAnswer({"Messages": shown}, tuple(received))
+    return calls.SqsAnswer({"Messages": shown}, tuple(received))
 
 
 async def _find_others(
-    call: SqsCall, received: list[Message[Any]], names: set[str]
+    call: calls.SqsCall, received: list[Message[Any]], names: set[str]
 ) -> dict[str, dict[str, str]]:
     """Return by id the system attributes that are stored beside messages, in a command for each."""
     keys = call.queues.namespace.queue(call.queue.qname)
@@ -85,11 +75,11 @@ async def _find_others(
     return found
 
 
-def _show_group(_: SqsCall, record: bytes) -> str:
+def _show_group(_: calls.SqsCall, record: bytes) -> str:
     return as_xml_text(record.partition(b":")[2].decode(errors="replace"))
 
 
-def _show_source(call: SqsCall, record: bytes) -> str:
+def _show_source(call: calls.SqsCall, record: bytes) -> str:
     reason = parse_reason(record)
     if reason is None:
         return ""
@@ -97,7 +87,7 @@ def _show_source(call: SqsCall, record: bytes) -> str:
 
 
 def _show(
-    call: SqsCall,
+    call: calls.SqsCall,
     message: Message[Any],
     names: set[str],
     wanted: list[str],
@@ -138,7 +128,9 @@ def _show(
     return shown
 
 
-async def _settle(call: SqsCall, receipts: list[Message[bytes]], vt: int | None) -> list[Settled]:
+async def _settle(
+    call: calls.SqsCall, receipts: list[Message[bytes]], vt: int | None
+) -> list[Settled]:
     """Delete messages, or hide them for ``vt`` seconds, in one atomic step."""
     queues = call.queues
     if call.queue.is_fifo:
@@ -164,20 +156,20 @@ def _refusal(handle: Any, settled: Settled, vt: int | None) -> SqsError | None:
     )  # fmt: skip
 
 
-async def _settle_one(call: SqsCall, vt: int | None) -> SqsAnswer:
+async def _settle_one(call: calls.SqsCall, vt: int | None) -> calls.SqsAnswer:
     handle = call.parameters.get("ReceiptHandle")
     await call.state.receipts.open()
     receipt = call.state.receipts.read(call.queue.qname, handle)
     (settled,) = await _settle(call, [receipt], vt)
     if (error := _refusal(handle, settled, vt)) is not None:
         raise error
-    return NOTHING
+    return calls.NOTHING
 
 
 async def _settle_batch(
-    call: SqsCall, operation: str, vt_of: Callable[[Mapping[str, Any]], int | None]
-) -> SqsAnswer:
-    entries = read_entries(call.parameters, operation)
+    call: calls.SqsCall, operation: str, vt_of: Callable[[Mapping[str, Any]], int | None]
+) -> calls.SqsAnswer:
+    entries = calls.read_entries(call.parameters, operation)
     await call.state.receipts.open()
     receipts: dict[str, tuple[Message[bytes], int | None]] = {}
     errors: dict[str, SqsError] = {}
@@ -194,35 +186,33 @@ async def _settle_batch(
             if (refused := _refusal(handles[id], settled, vt)) is not None:
                 errors[id] = refused
     successful = [{"Id": each["Id"]} for each in entries if each["Id"] not in errors]
-    return batch_answer(successful, [failed_entry(id, each) for id, each in errors.items()])
-
-
-def _no_vt(_: Mapping[str, Any]) -> None:
-    return None
+    return calls.batch_answer(
+        successful, [calls.failed_entry(id, each) for id, each in errors.items()]
+    )
 
 
 def _read_vt(parameters: Mapping[str, Any]) -> int:
-    vt = read_number(parameters, "VisibilityTimeout", 0, _MAX_VT, _VT)
+    vt = calls.read_number(parameters, "VisibilityTimeout", 0, _MAX_VT, _VT)
     if vt is None:
         raise missing("VisibilityTimeout")
     return vt
 
 
-async def delete_one(call: SqsCall) -> SqsAnswer:
+async def delete_one(call: calls.SqsCall) -> calls.SqsAnswer:
     """Delete a message by its receipt handle, in one atomic step."""
     return await _settle_one(call, None)
 
 
-async def delete_batch(call: SqsCall) -> SqsAnswer:
+async def delete_batch(call: calls.SqsCall) -> calls.SqsAnswer:
     """Delete up to ten messages by their receipt handles, in one atomic step."""
-    return await _settle_batch(call, "DeleteMessageBatch", _no_vt)
+    return await _settle_batch(call, "DeleteMessageBatch", lambda _: None)
 
 
-async def change_one(call: SqsCall) -> SqsAnswer:
+async def change_one(call: calls.SqsCall) -> calls.SqsAnswer:
     """Hide a message for a time from now, or show it, in one atomic step."""
     return await _settle_one(call, _read_vt(call.parameters))
 
 
-async def change_batch(call: SqsCall) -> SqsAnswer:
+async def change_batch(call: calls.SqsCall) -> calls.SqsAnswer:
     """Hide up to ten messages; those with the same time in one atomic step."""
     return await _settle_batch(call, "ChangeMessageVisibilityBatch", _read_vt)

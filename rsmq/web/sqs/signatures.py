@@ -84,11 +84,9 @@ class SignatureClaim:
         key = _derive_key(self.secret, date, region)
         expected = hmac.digest(key, text.encode(), hashlib.sha256).hex()
         if not hmac.compare_digest(expected, self.signature.encode("ascii", "replace").decode()):
-            raise SqsError(
-                "SignatureDoesNotMatch",
+            raise _mismatch(
                 "The request signature we calculated does not match the signature you provided. "
-                "Check your secret access key, and that no proxy changes Host or the path.",
-                403,
+                "Check your secret access key, and that no proxy changes Host or the path."
             )
         return self.principal
 
@@ -99,6 +97,10 @@ def _derive_key(secret: str, date: str, region: str) -> bytes:
     for part in (date, region, "sqs", "aws4_request"):
         key = hmac.digest(key, part.encode(), hashlib.sha256)
     return key
+
+
+def _mismatch(text: str) -> SqsError:
+    return SqsError("SignatureDoesNotMatch", text, 403)
 
 
 def _pairs_of(query: bytes) -> list[tuple[str, str]]:
@@ -144,11 +146,8 @@ class Signatures:
         parts, is_in_query = _find_parts(headers, query)
         credential = _CREDENTIAL.fullmatch(parts.get("Credential", ""))
         if credential is None:
-            raise SqsError(
-                "InvalidClientTokenId",
-                "The credential of the signature is not KEY/DATE/REGION/sqs/aws4_request.",
-                403,
-            )
+            text = "The credential of the signature is not KEY/DATE/REGION/sqs/aws4_request."
+            raise SqsError("InvalidClientTokenId", text, 403)
         key_id, date, region = credential.groups()
         stamp = parts.get("Date") or headers.get("x-amz-date", "")
         _check_time(stamp, date, parts.get("Expires"))
@@ -159,7 +158,7 @@ class Signatures:
             needed.add("x-amz-date")
         if not needed <= set(signed):
             text = f"These headers must be signed: {', '.join(sorted(needed))}."
-            raise SqsError("SignatureDoesNotMatch", text, 403)
+            raise _mismatch(text)
         return SignatureClaim(
             secret, principal, stamp, (date, region), signed, parts.get("Signature", ""),
             is_in_query,
@@ -171,11 +170,8 @@ class Signatures:
             return self._key, users.tokens[hash_token(self._key)]
         found = users.access_keys.get(key_id)
         if found is None or not self._has_rights(found[1]):
-            raise SqsError(
-                "InvalidClientTokenId",
-                "The security token included in the request is invalid.",
-                403,
-            )
+            text = "The security token included in the request is invalid."
+            raise SqsError("InvalidClientTokenId", text, 403)
         return found
 
 
@@ -187,38 +183,31 @@ def _find_parts(headers: Mapping[str, str], query: bytes) -> tuple[dict[str, str
     if pairs.get("X-Amz-Algorithm") == _ALGORITHM:
         prefix = "X-Amz-"
         return {k.removeprefix(prefix): v for k, v in pairs.items() if k.startswith(prefix)}, True
-    raise SqsError(
-        "MissingAuthenticationToken", "The request must contain a valid access key ID.", 403
-    )
+    text = "The request must contain a valid access key ID."
+    raise SqsError("MissingAuthenticationToken", text, 403)
 
 
 def _check_time(stamp: str, date: str, expires: str | None) -> None:
     try:
         at = datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC).timestamp()
     except ValueError:
-        raise SqsError(
-            "SignatureDoesNotMatch", "The date of the signature is not valid.", 403
-        ) from None
+        raise _mismatch("The date of the signature is not valid.") from None
     if not stamp.startswith(date):
-        raise SqsError("SignatureDoesNotMatch", "The dates of the signature differ.", 403)
+        raise _mismatch("The dates of the signature differ.")
     seconds = _WINDOW_SECONDS
     if expires is not None:
         if not expires.isascii() or not expires.isdecimal():
-            raise SqsError("SignatureDoesNotMatch", "X-Amz-Expires is not a number.", 403)
+            raise _mismatch("X-Amz-Expires is not a number.")
         seconds = min(int(expires[:9]), _MAX_EXPIRES_SECONDS)
     now = time.time()
     now_stamp = datetime.fromtimestamp(now, UTC).strftime(_STAMP)
     if now > at + seconds:
         limit = datetime.fromtimestamp(now - seconds, UTC).strftime(_STAMP)
-        raise SqsError(
-            "SignatureDoesNotMatch",
+        raise _mismatch(
             f"Signature expired: {stamp} is now earlier than {limit} ({now_stamp} - "
-            f"{seconds // 60} min.)",
-            403,
+            f"{seconds // 60} min.)"
         )
     if at > now + _WINDOW_SECONDS:
-        raise SqsError(
-            "SignatureDoesNotMatch",
-            f"Signature not yet current: {stamp} is still later than {now_stamp} + 15 min.",
-            403,
+        raise _mismatch(
+            f"Signature not yet current: {stamp} is still later than {now_stamp} + 15 min."
         )
