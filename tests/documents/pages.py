@@ -30,7 +30,8 @@ README = ROOT / "README.md"
 TOPICS = (
     "index", "start", "comparison",
     "clients", "unique", "groups", "limit-keys", "expiry", "queue-limits", "workers", "tasks",
-    "task-tests", "jobs", "fastapi", "django", "transactions", "worker-life", "priorities",
+    "cookbook", "task-tests", "jobs", "fastapi", "django", "transactions", "worker-life",
+    "priorities",
     "handlers", "middleware", "processes", "application-servers", "webhooks", "subscribers",
     "schedules", "http-api", "http-operations", "http-examples", "dashboard", "sqs",
     "http-server",

@@ -15,6 +15,7 @@ import rsmq.codecs
 import rsmq.sqlalchemy
 import rsmq.tasks
 import rsmq.worker
+from tests.documents.pages import read_blocks
 
 _FOLDER = Path(__file__).parent
 _ROOT = _FOLDER.parents[1]
@@ -99,3 +100,12 @@ def test_pyright_knows_the_type_of_every_export(tmp_path: Path) -> None:
     for name in exports:
         assert symbols[name]["isTypeKnown"], name
         assert not symbols[name]["isTypeAmbiguous"], name
+
+
+def test_mypy_accepts_the_files_of_the_page_about_fastapi(tmp_path: Path) -> None:
+    files = [each for each in read_blocks("fastapi.md") if each.file and "test" not in each.file]
+    for each in files:
+        (tmp_path / str(each.file)).write_text(each.code)
+    ended = run("mypy", "--strict", *(str(each.file) for each in files), folder=tmp_path)
+
+    assert ended.stdout == "Success: no issues found in 2 source files\n", ended.stdout
