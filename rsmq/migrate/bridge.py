@@ -218,6 +218,8 @@ class Inward:
             found = self._source.look(self._queue)
         except SourceNotFound:  # it may be created later
             found = Found(self._queue, {})
+        for note in found.notes:
+            self.report.note(note)
         prepare(self._source, self._target, self._to, found, self.report)
         if self._mover is None:
             self._mover = Mover(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from rsmq.errors import RSMQError, add_remedy
@@ -20,6 +20,8 @@ Way: TypeAlias = Literal["copy", "move", "verify"]
 ScheduleOutcome: TypeAlias = Literal["added", "present", "other", "failed"]
 
 _MAX_EXAMPLES = 5
+#: What the notes of a report say.
+_NOT_IN_JSON = {"without_limits", "lost_settings"}
 
 
 @dataclass(slots=True)
@@ -76,6 +78,7 @@ class MigrationReport:
     queue: str
     way: Way
     dry_run: bool = False
+    created: bool = False
     found: dict[ItemState, int] = field(default_factory=lambda: dict.fromkeys(STATES, 0))
     arrived: int = 0
     before: int = 0
@@ -87,11 +90,10 @@ class MigrationReport:
     without_limits: int = 0
     lost_settings: bool = False
     checksum: int = 0
-    created: bool = False
     verified: bool = False
     seconds: float = 0.0
-    notes: dict[str, Note] = field(default_factory=dict)
     schedules: dict[str, tuple[float, ScheduleOutcome]] = field(default_factory=dict)
+    notes: dict[str, Note] = field(default_factory=dict)
 
     def add_schedule(self, name: str, every: float, outcome: ScheduleOutcome) -> None:
         """Add the outcome for a schedule; "added" stays, if later messages find it present."""
@@ -133,22 +135,9 @@ class MigrationReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as it is written in JSON."""
-        return {
-            "source": self.source,
-            "queue": self.queue,
-            "way": self.way,
-            "dry_run": self.dry_run,
-            "created": self.created,
+        texts = {
             "found": dict(self.found),
-            "arrived": self.arrived,
-            "before": self.before,
-            "consumed": self.consumed,
-            "left": self.left,
-            "left_out": self.left_out,
-            "missing": self.missing,
-            "aside": self.aside,
             "checksum": f"{self.checksum:032x}",
-            "verified": self.verified,
             "seconds": round(self.seconds, 3),
             "schedules": [
                 {"name": name, "every": every, "outcome": outcome}
@@ -159,6 +148,8 @@ class MigrationReport:
                 for note in self.notes.values()
             ],
         }
+        shown = (each.name for each in fields(self) if each.name not in _NOT_IN_JSON)
+        return {name: texts.get(name, getattr(self, name)) for name in shown}
 
     def as_text(self) -> str:
         """Return a few lines for people."""

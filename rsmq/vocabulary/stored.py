@@ -30,9 +30,6 @@ class Carrier(Enum):
     ARCHIVE = "the jobs archive, with keep, and replay, with restore"
 
 
-#: The carriers whose reports name what they leave behind.
-REPORTING = (Carrier.EXPORT, Carrier.EXPORT_NEW, Carrier.MIGRATE, Carrier.SPARK_MIGRATE)
-
 _NEW_IDS = (Carrier.REDRIVE, Carrier.EXPORT_NEW)
 _TO_OTHER_QUEUES = tuple(each for each in Carrier if each is not Carrier.UNDO)
 
