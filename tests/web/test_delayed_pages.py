@@ -56,7 +56,7 @@ def test_a_schedule_is_added_paused_run_and_deleted(run):
         assert wrong.status == 422
         fields = {
             "schedule": "s", "queue": "q", "every": "3600", "cron": "", "body": "<b>",
-            "unique_key": "<k>", "expires": "90", "max_retries": "",
+            "unique_key": "<k>", "expires": "90", "max_retries": "", "group": "g", "track": "true",
         }  # fmt: skip
         added = await run_action(http, "add-schedule", **fields)
         assert (added.status, added.headers["location"]) == (303, "/schedules/s")
@@ -67,7 +67,8 @@ def test_a_schedule_is_added_paused_run_and_deleted(run):
         assert "with the unique key &lt;k&gt;" in shown
         assert "a message expires" in shown
         assert (stored.definition.unique_key, stored.definition.expires) == ("<k>", 90)
-        assert stored.definition.max_retries is None
+        options = {"unique_key": "<k>", "expires": 90, "group": "g", "track": True}
+        assert stored.definition.options == options
         assert shown.count("<time") >= 5
         await run_action(http, "pause-schedule", schedule="s", queue="q")
         assert "paused" in await read_page(http, "/delayed")

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from rsmq.vocabulary.sends import SEND
 from rsmq.web.fields import Refused
 from rsmq.web.pages.actions.form import Done, Effect, Fields, FollowUp, Input, PageAction, one
 from rsmq.web.pages.actions.queues import undo_of
-from rsmq.web.pages.actions.sends import SEND_INPUTS, options_of_send
+from rsmq.web.pages.actions.sends import inputs_of, options_of_call
 from rsmq.web.pages.crash_evidence import UNKNOWN_ENDS
 from rsmq.web.pages.formats import plural, show_bytes, show_name
 from rsmq.web.pages.links import Links
@@ -241,7 +242,7 @@ def _delete_old(fields: Fields) -> FollowUp | None:
 
 def _send_command(fields: Fields) -> list[str]:
     body = one(fields, "body")
-    options = options_of_send(fields)
+    options = options_of_call(fields, SEND)
     if body:
         return ["send", *options, *positional(_queue(fields), body)]
     # With the body of its standard input.
@@ -267,7 +268,8 @@ def _changed(verb: str, key: str = "ids") -> Any:
 
 
 _VT = Input("vt", "Seconds", "number", "600", "From now on; 0 makes them visible.", required=True)
-_GROUP = SEND_INPUTS[0]
+_SEND_INPUTS = inputs_of(SEND, "group", "delay")
+_GROUP = _SEND_INPUTS[0]
 
 _IDS = frozenset({"ids"})
 
@@ -302,7 +304,7 @@ ACTIONS = (
     PageAction(
         "send-message", "POST", "/queues/{queue}/messages",
         lambda f: "Send it again" if one(f, "id") else "Send a message", "Send", _sent, _to_list,
-        _effect_of_send, _send_command, SEND_INPUTS, then=_delete_old,
+        _effect_of_send, _send_command, _SEND_INPUTS, then=_delete_old,
         address=frozenset({"from", "id"}),
         form=frozenset({"body", "body_base64", "old"}),
     ),

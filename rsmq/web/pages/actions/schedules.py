@@ -4,7 +4,9 @@ Actions on schedules.
 
 from __future__ import annotations
 
+from rsmq.vocabulary.sends import SCHEDULE
 from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one, options_of
+from rsmq.web.pages.actions.sends import inputs_of, options_of_call
 from rsmq.web.pages.formats import show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
@@ -46,11 +48,10 @@ async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
 
 
 def _command_of_add(fields: Fields) -> list[str]:
-    options = (
-        "cron", "every", "timezone", "missed", "jitter", "unique_key", "expires", "max_retries",
-    )  # fmt: skip
+    options = options_of(fields, "cron", "every", "timezone", "missed", "jitter")
+    options += options_of_call(fields, SCHEDULE)
     values = (_schedule(fields) or "NAME", one(fields, "queue") or "QUEUE", one(fields, "body"))
-    return ["schedule", "add", *options_of(fields, *options), "--", *values]
+    return ["schedule", "add", *options, "--", *values]
 
 
 #: Whose rights are looked at first.
@@ -80,12 +81,7 @@ ACTIONS = (
                 ("all", "send a message for each"),
             )),
             Input("body", "Body of each message", "area"),
-            Input("unique_key", "Unique key of the messages", hint="No message is sent while one "
-                  "with this key is in the queue, so they do not pile up. Leave it empty to send "
-                  "one at each time."),
-            Input("expires", "Expiry of a message, in seconds", "number", hint="Leave it empty for "
-                  "the queue's own."),
-            Input("max_retries", "Retries before a message is a dead letter", "number"),
+            *inputs_of(SCHEDULE, "unique_key"),
         ),
     ),
     PageAction(

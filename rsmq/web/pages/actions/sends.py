@@ -1,14 +1,12 @@
 """
-The fields of the form of a send, and the options of its command, from the table of send options.
+The fields of forms that send, and the options of their commands, from the table of send options.
 """
 
 from __future__ import annotations
 
-from rsmq.vocabulary.sends import SEND, SendOption, ValueKind
+from rsmq.vocabulary.sends import SendCall, SendOption, ValueKind
 from rsmq.web.pages.actions.form import Fields, Input, one, options_of
 
-#: The options that are seen at once.
-_FIRST = ("group", "delay")
 _YES = "true"
 _KINDS = {ValueKind.SECONDS: "number", ValueKind.WHOLE_NUMBER: "number", ValueKind.FLAG: "choice"}
 _UNITS = {ValueKind.SECONDS: ", in seconds", ValueKind.TIME: ", as 2030-01-31T12:00:00Z"}
@@ -30,19 +28,22 @@ def _input_of(option: SendOption, *, is_further: bool) -> Input:
     )
 
 
-#: The options of a send.
-SEND_INPUTS = (
-    *(_input_of(SEND.options[name], is_further=False) for name in _FIRST),
-    *(
-        _input_of(option, is_further=True)
-        for name, option in SEND.options.items()
-        if name not in _FIRST
-    ),
-)
+def inputs_of(call: SendCall, *first: str) -> tuple[Input, ...]:
+    """
+    Return the fields of the options of a call.
+
+    Args:
+        call: the call.
+        first: the options that are seen at once; the others are in a part that is closed at first.
+    """
+    return tuple(
+        _input_of(call.options[name], is_further=name not in first)
+        for name in (*first, *(name for name in call.options if name not in first))
+    )
 
 
-def options_of_send(fields: Fields) -> list[str]:
-    """Return the options of the command that sends the same."""
-    flags = [name for name, each in SEND.options.items() if each.kind is ValueKind.FLAG]
+def options_of_call(fields: Fields, call: SendCall) -> list[str]:
+    """Return the options of the command that makes the same call."""
+    flags = [name for name, each in call.options.items() if each.kind is ValueKind.FLAG]
     chosen = [f"--{name.replace('_', '-')}" for name in flags if one(fields, name) == _YES]
-    return chosen + options_of(fields, *(name for name in SEND.options if name not in flags))
+    return chosen + options_of(fields, *(name for name in call.options if name not in flags))
