@@ -107,7 +107,7 @@ class OwnApi:
         found = await self._call("POST", "/receive", {"queues": [self._name], "max": number})
         messages = found["messages"]
         if len(messages) == 1:
-            id, _, receipt = messages[0]["receipt"].rpartition(".")
+            id, receipt = messages[0]["id"], messages[0]["receipt"]
             await self._call("DELETE", f"{self._queue}/messages/{id}?receipt={receipt}")
         elif messages:
             receipts = [each["receipt"] for each in messages]

@@ -42,6 +42,18 @@ NOT_RUN = {
     ("http-examples.md", "triggers:"): "is for KEDA",
     ("http-examples.md", "upstream rsmq { server 127.0.0.1:8080; keepalive 16; }"): "is for nginx",
     ("http-examples.md", "[Service]"): "is for systemd",
+    (
+        "sqs.md",
+        'import { SQSClient, SendMessageCommand } from "@aws-sdk/client-sqs";',
+    ): "needs packages that the tests don't install",
+    (
+        "sqs.md",
+        (
+            "aws --endpoint-url http://127.0.0.1:9324 sqs send-message --queue-url orders "
+            "--message-body hello"
+        ),
+    ): "needs packages that the tests don't install",
+    ("sqs.md", "from celery import Celery"): "is for Celery",
     ("servers.md", "from rsmq import RSMQ"): "needs several servers; test_servers_page.py runs it",
     (
         "servers.md",
