@@ -122,7 +122,7 @@ class _Child:
 
     def _accept(self, call: dict[str, Any]) -> None:
         """Let a call be made. A cancel that is read next finds its lease already."""
-        job = _make_job(self._lanes[call["lane"]], call)
+        job = _make_job(self._lanes[call["queue"]].find_variant(call["messages"][0]["raw"]), call)
         with self._lock:
             self._leases = {lease.id: lease for lease in job.leases}
             self._number, self._sent_progress = call["number"], b""

@@ -336,7 +336,7 @@ class Worker(Configuration[B_co]):
             name: the worker's name.
 
         Returns:
-            The lanes of the listeners with ``process=True``, by their keys.
+            The lanes of the listeners with ``process=True``, by queue.
 
         Raises:
             The errors of ``child_start``.
@@ -346,15 +346,15 @@ class Worker(Configuration[B_co]):
             each.child_start(self)
         lanes: dict[str, Lane] = {}
         for listener in self._listeners.values():
-            lane = Lane(
-                listener,
-                self.rsmq.namespace.queue(listener.queue),
-                listener.vt or 0.0,
-                self.rsmq.codec if listener.codec is None else listener.codec,
-                1,
-                listener.policy,
-            )
-            lanes.update((each.key, each) for each in lane.parts if each.listener.process)
+            if any(each.process for each in listener.with_parts):
+                lanes[listener.queue] = Lane(
+                    listener,
+                    self.rsmq.namespace.queue(listener.queue),
+                    listener.vt or 0.0,
+                    self.rsmq.codec if listener.codec is None else listener.codec,
+                    1,
+                    listener.policy,
+                )
         note_blocked_queues(lanes.values(), self._listeners.values(), self.concurrency)
         return lanes
 

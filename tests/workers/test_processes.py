@@ -479,7 +479,7 @@ def call_with_changing_leases(children, max_runtime=1.0):
     ]  # fmt: skip
     listener = SimpleNamespace(max_runtime=max_runtime)
     job = SimpleNamespace(
-        leases=leases, lane=SimpleNamespace(name="q", key="q", listener=listener), received_at=1.0,
+        leases=leases, lane=SimpleNamespace(name="q", listener=listener), received_at=1.0,
         started_at=None,
     )  # fmt: skip
     errors = []
@@ -539,7 +539,7 @@ def call_once(children, number, size=1):
     )  # fmt: skip
     listener = SimpleNamespace(max_runtime=20.0)
     job = SimpleNamespace(
-        leases=[lease], lane=SimpleNamespace(name="q", key="q", listener=listener), received_at=1.0,
+        leases=[lease], lane=SimpleNamespace(name="q", listener=listener), received_at=1.0,
         started_at=None,
     )  # fmt: skip
     with pytest.raises((Discard, Raised)) as caught:

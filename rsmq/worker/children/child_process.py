@@ -318,7 +318,7 @@ def describe_call(
     """Return a call as a child process reads it."""
     return {
         "number": number,
-        "lane": job.lane.key,
+        "queue": job.lane.name,
         "deadline": deadline,
         "received_at": job.received_at,
         "handler": handler,

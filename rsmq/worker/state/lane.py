@@ -161,12 +161,6 @@ class Lane:
         self.vt = max(main.vt, self.listener.vt or 0.0)
 
     @property
-    def key(self) -> str:
-        """Its name among the lanes of its worker."""
-        variants = self.main.variants
-        return self.name if self.main is self else f"{self.name} {variants.index(self)}"
-
-    @property
     def parts(self) -> tuple[Lane, ...]:
         """This lane and its variants."""
         return (self, *self.variants)
