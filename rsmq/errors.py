@@ -62,7 +62,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from rsmq.hints import PYTHON, Argument, Hint, Method, Passed, Words, in_words
+from rsmq.hints import PYTHON, Hint, Method, Passed, Words, in_words
 from rsmq.hints import Shown as Shown  # noqa: PLC0414 - others import it from here
 from rsmq.hints import show as show  # noqa: PLC0414 - as above
 from rsmq.printable import format_count
@@ -567,7 +567,12 @@ class RunReplaced(NotPossible):
 
 
 class WorkerExists(RSMQError):
-    """Another worker of this name is alive; ``value`` is the name."""
+    """
+    Another worker of this name is alive; ``value`` is the name.
+
+    Attributes:
+        location: its process and host.
+    """
 
     code = "workerExists"
 
@@ -575,12 +580,9 @@ class WorkerExists(RSMQError):
         super().__init__(
             f"A worker named {show(name)} is running",
             value=name,
-            hint=Hint(
-                f"It runs on {location}. Stop it, or give this worker another ",
-                Argument("name"),
-                ".",
-            ),
+            hint=f"It runs on {location}. Stop it, or give this worker another name.",
         )
+        self.location = location
 
 
 class WorkerReplaced(RSMQError):

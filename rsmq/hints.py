@@ -58,7 +58,7 @@ PYTHON = Words()
 
 
 class HasWords(Protocol):
-    """What each face says with its own words: a hint, a part of one, or an error."""
+    """A hint, a part of one, or an error, of which each face makes its own text."""
 
     def in_words(self, words: Words, /) -> str:
         """Return the text with the words of a face."""

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pkgutil import resolve_name
 
 _INTERRUPTED = 130
 
@@ -22,25 +23,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    with _exit_on_interrupt():
-        from rsmq.cli.app.program import root, run  # noqa: PLC0415 - takes time
-    return run(root, "rsmq", arguments)
+    return _run("rsmq", "rsmq.cli.app.program:root", arguments)
 
 
 def run_worker(arguments: Sequence[str] | None = None) -> int:
     """Run the program ``rsmq-worker``; see ``main``."""
-    with _exit_on_interrupt():
-        from rsmq.cli.app.program import run  # noqa: PLC0415 - takes time
-        from rsmq.cli.commands.worker import worker  # noqa: PLC0415 - as above
-    return run(worker, "rsmq-worker", arguments)
+    return _run("rsmq-worker", "rsmq.cli.commands.worker:worker", arguments)
 
 
 def run_pipeline(arguments: Sequence[str] | None = None) -> int:
     """Run the program ``rsmq-pipeline``; see ``main``."""
+    return _run("rsmq-pipeline", "rsmq.cli.commands.pipeline:pipeline", arguments)
+
+
+def _run(name: str, command: str, arguments: Sequence[str] | None) -> int:
     with _exit_on_interrupt():
         from rsmq.cli.app.program import run  # noqa: PLC0415 - takes time
-        from rsmq.cli.commands.pipeline import pipeline  # noqa: PLC0415 - as above
-    return run(pipeline, "rsmq-pipeline", arguments)
+
+        loaded = resolve_name(command)
+    return run(loaded, name, arguments)
 
 
 @contextmanager

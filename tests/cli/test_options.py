@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from rsmq.cli.app.command import DURATION, options
+from rsmq.cli.app.command import options
 
 
 def make(text, **further):
@@ -24,7 +24,7 @@ def test_the_word_after_the_names_is_the_type():
         --all  A flag.
         """)
 
-    assert made["vt"].type is DURATION
+    assert made["vt"].type("5m", None, None) == 300
     assert made["number"].type is click.INT
     assert made["number"].opts == ["--number", "-n"]
     assert made["number"].help == "How many, at most."

@@ -21,6 +21,8 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 import click
@@ -234,23 +236,23 @@ def argument(metavar: str, name: str | None = None, **attributes: Any) -> Decora
     )
 
 
-class _Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.3
-    """A duration, as int or float seconds. The library checks its range."""
-
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        if isinstance(value, str):
-            try:
-                return parse_duration(value)
-            except ValueError as error:
-                self.fail(str(error), param, ctx)
-        return float(value) if isinstance(value, float) else int(value)
+def read_duration(value: str | float) -> float:
+    """Return a duration in seconds, for options. The library checks its range."""
+    try:
+        return parse_duration(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
-DURATION = _Duration()
+def _read_time(text: str) -> datetime:
+    """Return a time with its offset, as ISO 8601 writes it."""
+    with suppress(ValueError):
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is not None:
+            return time
+    raise click.BadParameter(
+        f"{text!r} is not a time with its offset, such as 2026-10-25T01:30:00Z."
+    )
 
 
 _OPTION = re.compile(
@@ -259,7 +261,8 @@ _OPTION = re.compile(
     r"(?:  +(?P<help>.*?)(?: *\[(?P<rule>required|default: .+)\])?)?"
 )
 _OF_WORD: Mapping[str, Mapping[str, Any]] = {
-    "DURATION": {"type": DURATION},
+    "DURATION": {"type": read_duration},
+    "TIME": {"type": _read_time},
     "N": {"type": int},
     "PORT": {"type": int},
     "FILE": {"type": click.Path(allow_dash=True)},

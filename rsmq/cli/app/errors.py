@@ -87,7 +87,7 @@ _OPTIONS = {
         name: option_of(name)
         for name in (
             *(each.name for each in SEND_OPTIONS), *SET.options, "idle", "start", "state",
-            "max_receives", "allow", "allow_http", "content_type", "name", "ns",
+            "max_receives", "allow", "allow_http", "content_type",
         )
     },
     "max_messages": "-n", "count": "-n", "destination": "--to", "secret": "--secret-file",
@@ -104,7 +104,7 @@ class CommandLine(Words):
 
     def passed(self, name: str, value: object) -> str:
         """Return an option with its value."""
-        option = self.argument(name)
+        option = _OPTIONS.get(name) or option_of(name)
         return option if isinstance(value, bool) else f"{option} {shlex.quote(str(value))}"
 
     def method(self, name: str, argument: str | None, queue: str | None) -> str:  # noqa: ARG002 - as others have it
@@ -126,9 +126,10 @@ _EXITS: dict[type[Exception], Exit] = {
     ExecutorEnded: Exit.EXECUTOR_ENDED,
     ExecutorStalled: Exit.EXECUTOR_STALLED,
 }
-#: What the program says instead of the hints.
+#: What the program says instead of the hints, with attributes of the error in braces.
 _HINTS: dict[type[Exception], str] = {
     QueueNotFound: "rsmq create creates it; rsmq list shows all queues.",
+    WorkerExists: "It runs on {location}. Stop it, or pass another --name.",
     QueueExists: "Use --exist-ok to keep it as it is, or change it with rsmq attributes.",
 }
 
@@ -158,7 +159,8 @@ def _describe_library_error(error: RSMQError) -> ErrorReport:
     if isinstance(error, InvalidCombination):
         rule = error.rule(WORDS.argument(error.argument), WORDS.argument)
         return ErrorReport(code, error.code, rule, error.reason)
-    hint = _HINTS.get(type(error)) or error.hint_in(WORDS)
+    own = _HINTS.get(type(error))
+    hint = error.hint_in(WORDS) if own is None else own.format_map(vars(error))
     return ErrorReport(code, error.code, error.summary_in(WORDS), hint)
 
 

@@ -9,12 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import (
-    DURATION,
-    VT,
-    command,
-    options,
-)
+from rsmq.cli.app.command import VT, command, options, read_duration
 from rsmq.cli.app.errors import Exit, Failed
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.cli.commands.message_output import BodyFormat, PoppedWriter, raw_options, write_messages
@@ -26,7 +21,7 @@ _FOREVER = "forever"
 
 
 def _parse_wait(text: str | float) -> float | None:
-    return None if text == _FOREVER else DURATION.convert(text, None, None)
+    return None if text == _FOREVER else read_duration(text)
 
 
 _NUMBER = options("--number, -n N  The highest number of messages, 1 to 10,000.  [default: 1]")
