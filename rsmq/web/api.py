@@ -22,7 +22,6 @@ from rsmq.web.access.gate import (
     PRINCIPAL,
     Receive,
     Send,
-    send_problem,
 )
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal
@@ -40,7 +39,7 @@ from rsmq.web.delivery import (
 from rsmq.web.fields import Refused, read_object, read_query
 from rsmq.web.idempotency import HEADER
 from rsmq.web.liveness import client_for_long_call
-from rsmq.web.problems import describe
+from rsmq.web.problems import describe, send_problem
 from rsmq.web.requests import (
     MAX_BODY_BYTES,
     NAMESPACE,

@@ -34,13 +34,13 @@ from rsmq.web.access.users import Users, UsersFile, users_of_key
 from rsmq.web.api import Api
 from rsmq.web.bulk.runner import OperationRunner
 from rsmq.web.client import Client
-from rsmq.web.monitoring import NamespacesOf, healthz, metrics_of, problem_response, readyz_of
+from rsmq.web.monitoring import NamespacesOf, healthz, metrics_of, readyz_of
 from rsmq.web.namespaces import NamespacePaths, namespace_switch
 from rsmq.web.openapi import make_document, server_of_namespaces
 from rsmq.web.pages.api_page import make_api_page
 from rsmq.web.pages.rendering import POLICY
 from rsmq.web.pages.site import Site
-from rsmq.web.problems import HttpProblem
+from rsmq.web.problems import HttpProblem, problem_response
 from rsmq.web.requests import NAMESPACE, path_of, path_of_namespace
 from rsmq.web.rest_rsmq import RestRsmq
 from rsmq.web.routes import TABLE

@@ -5,7 +5,7 @@ What a server tells about itself: ``/healthz``, ``/readyz`` and ``/metrics``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -21,7 +21,7 @@ from rsmq.web.access.principals import Principal
 from rsmq.web.client import Client
 from rsmq.web.fields import Refused
 from rsmq.web.liveness import ping
-from rsmq.web.problems import MEDIA_TYPE, HttpProblem, describe
+from rsmq.web.problems import describe, problem_response
 from rsmq.web.routes.queue_list import read_attributes
 from rsmq.web.table import Scope
 
@@ -40,13 +40,6 @@ _FIGURES = {
 #: Returns the names of the namespaces in which a caller has rights.
 NamespacesOf = Callable[[Principal], tuple[str, ...]]
 Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-def problem_response(problem: HttpProblem, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a problem as an answer of Starlette."""
-    more = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    all_headers = {**(headers or {}), **problem.headers, **more}
-    return Response(problem.content(), problem.status, all_headers, MEDIA_TYPE)
 
 
 async def healthz(_: Request) -> Response:

@@ -14,8 +14,8 @@ from starlette.responses import RedirectResponse, Response
 from rsmq.web.access.gate import AccessGate, Asgi
 from rsmq.web.access.principals import namespace_not_found
 from rsmq.web.fields import Refused
-from rsmq.web.monitoring import NamespacesOf, problem_response
-from rsmq.web.problems import describe
+from rsmq.web.monitoring import NamespacesOf
+from rsmq.web.problems import describe, problem_response
 from rsmq.web.requests import NAMESPACE, headers_of, path_of, path_of_namespace
 
 #: The path below which namespaces are named, of pages and of the API.

@@ -8,9 +8,11 @@ import json
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from http import HTTPStatus
+from typing import Any, NoReturn
 
 from redis import exceptions as redis_errors
+from starlette.responses import Response
 
 from rsmq.errors import (
     ClientClosed,
@@ -66,14 +68,6 @@ _STATUS: tuple[tuple[type[RSMQError], int], ...] = (
 _UNAVAILABLE = 503
 _INTERNAL = 500
 
-_TITLES = {
-    400: "Bad request", 401: "Unauthorized", 403: "Forbidden", 404: "Not found",
-    405: "Method not allowed", 409: "Conflict", 413: "Too long", 415: "Unsupported media type",
-    421: "Misdirected request", 422: "Invalid value", 429: "Too many requests",
-    431: "Head too long", 500: "Internal error", 501: "Not installed", 502: "Refused by Redis",
-    503: "Service unavailable",
-}  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class HttpProblem:
@@ -102,7 +96,7 @@ class HttpProblem:
         """Return the body of the answer."""
         parts = {
             "type": "about:blank",
-            "title": _TITLES.get(self.status, "Error"),
+            "title": HTTPStatus(self.status).phrase,
             "status": self.status,
             "code": self.code,
             "detail": self.detail,
@@ -142,6 +136,22 @@ def describe(error: Exception, *, may_repeat: bool) -> HttpProblem:
     return HttpProblem(
         _INTERNAL, "internal", "The request has failed", hint="The log has the cause."
     )
+
+
+def problem_response(problem: HttpProblem, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a problem as an answer."""
+    more = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    all_headers = {**(headers or {}), **problem.headers, **more}
+    return Response(problem.content(), problem.status, all_headers, MEDIA_TYPE)
+
+
+async def send_problem(send: Any, problem: HttpProblem) -> None:
+    """Answer with a problem."""
+    await problem_response(problem)({"type": "http"}, _receive_nothing, send)
+
+
+async def _receive_nothing() -> NoReturn:
+    raise NotImplementedError
 
 
 def unavailable() -> Refused:

@@ -23,7 +23,7 @@ from rsmq.web.access.secrets import hash_token, is_password
 from rsmq.web.access.sessions import Session, find_session, session_of_token, session_of_user
 from rsmq.web.access.users import Users
 from rsmq.web.fields import Refused
-from rsmq.web.problems import MEDIA_TYPE, HttpProblem, describe
+from rsmq.web.problems import describe, send_problem
 from rsmq.web.requests import headers_of
 
 Scope = MutableMapping[str, Any]
@@ -386,23 +386,3 @@ def _host_of(url: str) -> str | None:
         return urlsplit(url).hostname
     except ValueError:
         return None
-
-
-async def send_problem(send: Send, problem: HttpProblem) -> None:
-    """Answer with a problem."""
-    content = problem.content()
-    headers = {
-        "Content-Type": MEDIA_TYPE,
-        "Content-Length": str(len(content)),
-        "Cache-Control": "no-store",
-        "X-Content-Type-Options": "nosniff",
-        **problem.headers,
-    }
-    await send(
-        {
-            "type": "http.response.start",
-            "status": problem.status,
-            "headers": [(k.encode("latin-1"), v.encode("latin-1")) for k, v in headers.items()],
-        }
-    )
-    await send({"type": "http.response.body", "body": content})

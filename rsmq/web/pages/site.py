@@ -17,7 +17,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import RedirectResponse, Response
 
 from rsmq.errors import RSMQError
-from rsmq.web.access.gate import AccessGate, Asgi, Receive, Send, send_problem
+from rsmq.web.access.gate import AccessGate, Asgi, Receive, Send
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import NAMESPACE_NOT_FOUND, Principal
 from rsmq.web.api import Api, ApiCaller
@@ -42,7 +42,7 @@ from rsmq.web.pages.rendering import render
 from rsmq.web.pages.responses import SiteView, make_page, protect, send_file
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views import PAGES
-from rsmq.web.problems import HttpProblem, describe
+from rsmq.web.problems import HttpProblem, describe, send_problem
 from rsmq.web.requests import NAMESPACE, headers_of, path_of, read_bytes
 from rsmq.web.router import PathRouter
 from rsmq.web.walks import SharedWalks

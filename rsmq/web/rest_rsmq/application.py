@@ -22,7 +22,6 @@ from rsmq.web.access.gate import (
     Receive,
     Send,
     check_referer,
-    send_problem,
 )
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal
@@ -38,7 +37,7 @@ from rsmq.web.delivery import (
 )
 from rsmq.web.fields import Refused
 from rsmq.web.liveness import client_for_long_call
-from rsmq.web.problems import describe
+from rsmq.web.problems import describe, send_problem
 from rsmq.web.requests import path_of, read_bytes
 from rsmq.web.rest_rsmq.bodies import (
     MAX_BODY_BYTES,
