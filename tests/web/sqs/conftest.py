@@ -95,10 +95,10 @@ def start_sqs(server, ns):
         each.stop()
 
 
-def boto(url, id="any", secret="any", **options):
-    """Return a client of boto3."""
-    config = Config(retries={"max_attempts": 0}, read_timeout=120)
+def boto(url, id="any", secret="any", *, retries=8):
+    """Return a client of boto3, which repeats calls so often that Redis does not answer in time."""
+    config = Config(retries={"max_attempts": retries}, read_timeout=120)
     return boto3.client(
         "sqs", endpoint_url=url, region_name="us-east-1", aws_access_key_id=id,
-        aws_secret_access_key=secret, config=config, **options,
+        aws_secret_access_key=secret, config=config,
     )  # fmt: skip

@@ -81,7 +81,7 @@ def make_client(url, protocol, region):
 
     if protocol == "query":
         loader.load_service_model = load_service_model
-    options = Config(parameter_validation=False, retries={"max_attempts": 0}, read_timeout=60)
+    options = Config(parameter_validation=False, retries={"max_attempts": 8}, read_timeout=60)
     return boto3.Session(*KEYS, region_name=region, botocore_session=session).client(
         "sqs", endpoint_url=url, config=options
     )

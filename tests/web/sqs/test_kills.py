@@ -36,7 +36,7 @@ class _Traffic:
             each.start()
 
     def _produce(self, number):
-        client = boto(self.url)
+        client = boto(self.url, retries=0)
         each = 0
         while not self.stopping.is_set():
             each += 1
@@ -58,7 +58,7 @@ class _Traffic:
             time.sleep(0.002)
 
     def _consume(self, number):
-        client = boto(self.url)
+        client = boto(self.url, retries=0)
         while not self.draining.is_set():
             try:
                 answer = client.receive_message(
