@@ -128,6 +128,8 @@ class _Source:
         except Exception as error:  # noqa: BLE001 - one must not end the rounds
             _log.exception("metrics: a round has failed; the next one may not")
             failure = type(error).__name__
+        if self._stopped.is_set():  # its client may be closed already
+            return
         if failure:
             self._is_up = False
         if failure != self._logged:
