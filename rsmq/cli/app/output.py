@@ -253,6 +253,8 @@ def format_items(
 
 def _format_attribute(name: str, item: Any) -> Any:
     value = getattr(item, name)
+    if value is None:
+        return None
     if name.endswith("_ms") or isinstance(value, datetime):
         return format_time(value)
     return format_text(value) if type(value) is str else value
