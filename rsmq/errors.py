@@ -175,9 +175,9 @@ class ArgumentError(RSMQError):
     def __init__(
         self, item: str, *, value: object = _NO_VALUE, hint: str | None = None, **facts: object
     ) -> None:
-        self.argument = item
+        self.argument: str = item
         self._facts = facts
-        self.has_value = value is not _NO_VALUE
+        self.has_value: bool = value is not _NO_VALUE
         super().__init__(
             self._TEXT.format(item, **facts),
             value=value if self.has_value else None,
@@ -230,7 +230,7 @@ class InvalidValue(ArgumentError):
         value: object = _NO_VALUE,
         hint: str | None = None,
     ) -> None:
-        self.range = (low, high)
+        self.range: tuple[float, float] = (low, high)
         super().__init__(item, value=value, hint=hint, low=low, high=high)
 
 
@@ -254,9 +254,9 @@ class InvalidCombination(InvalidFormat, InvalidValue):
         needs: tuple[tuple[str, ...], ...] = (),
         excludes: tuple[str, ...] = (),
     ) -> None:
-        self.reason = reason
-        self.needs = needs
-        self.excludes = excludes
+        self.reason: str = reason
+        self.needs: tuple[tuple[str, ...], ...] = needs
+        self.excludes: tuple[str, ...] = excludes
         ArgumentError.__init__(self, item, value=value, hint=f"{reason} {self.rule('It')}")
 
     def hint_in(self, words: Words) -> str:
