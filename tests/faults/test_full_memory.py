@@ -143,6 +143,7 @@ UNCHANGING = {
     "restore_totals": ([H], [0, 0, ""]),
     "unlock_keys": (["rsmq:q:x:locks"], [NO_ID, 1, "key"]),
     "search_messages": ([H, Z], ["", "", 0, "", 0, 9, 9, 9, 9]),
+    "settle_leased": ([H, Z], ["", NO_ID, 1]),
     "settle_messages": ([HELD, H, Z], ["token", "extend", "", "q", 1, 1, NO_ID, 5]),
     "stage_messages":
         ([H, "rsmq:q:x:staged", "rsmq:x:written"], ["write:1:0:0", 1, "", 99_000, b"\x90"]),
@@ -172,6 +173,7 @@ STORING = {
     "begin_operation",
     "change_operation",
     "store_selection",
+    "store_sqs_queue",
     "purge_to_trash",
     "delete_queue_to_trash",
     "delete_messages_to_trash",
