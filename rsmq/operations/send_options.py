@@ -198,7 +198,9 @@ def _encode(option: SendOption, value: Any, delay: Any) -> Any:
     else:
         least = beyond + (0 if delay is None else to_milliseconds("delay", delay))
     if ms < least:
-        raise InvalidValue(option.name, least / 1000, MAX_SECONDS, value=value, hint=hint)
+        low = least / 1000
+        low = int(low) if low.is_integer() else low
+        raise InvalidValue(option.name, low, MAX_SECONDS, value=value, hint=hint)
     return digits(ms)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from rsmq.spark.operations.batches import (
     Batch,
+    PartLimits,
     lease_messages,
     name_part,
     parse_receipts,
@@ -50,12 +51,8 @@ def lease(env, queue):
     """Receive as a stream of Spark does; return ids and receive counts."""
     rsmq = env.rsmq
     keys, batch = rsmq.namespace.queue(queue), Batch("lease", 1, "lease", "me")
-    rsmq.run(
-        lease_messages(
-            rsmq.namespace, keys, batch, 0, 10, vt=60, latest_ms=None, lifetime=60,
-            dead_letters=None,
-        )
-    )  # fmt: skip
+    wanted = PartLimits(max_messages=10, vt=60, latest_ms=None, lifetime=60, dead_letters=None)
+    rsmq.run(lease_messages(rsmq.namespace, keys, batch, 0, wanted))
     receipts = parse_receipts(env.raw.hget(keys.leases, name_part(batch, 0)))
     ids = [id.decode() for id in receipts.ids]
     return list(zip(ids, receipts.receive_counts, strict=True))

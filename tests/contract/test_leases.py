@@ -14,6 +14,7 @@ from rsmq.spark.operations import batches as in_flight_batches
 from rsmq.spark.operations.batches import (
     Batch,
     DeadLetterPolicy,
+    PartLimits,
     acknowledge_leased,
     acquire_lease,
     delete_expired_leases,
@@ -65,7 +66,8 @@ def lease(env, keys, batch=FIRST, part=0, most=10, **options):
         **options,
     }  # fmt: skip
     namespace = Namespace(env.ns)
-    return env.rsmq.run(lease_messages(namespace, keys, batch, part, most, **options))[0]
+    wanted = PartLimits(max_messages=most, **options)
+    return env.rsmq.run(lease_messages(namespace, keys, batch, part, wanted))[0]
 
 
 def part_of(env, keys, batch=FIRST, part=0):
@@ -153,10 +155,10 @@ def test_a_lease_reports_whether_there_may_be_more_messages(env, keys):
     env.rsmq.send_messages("q", ["x" * 1000] * 3)
 
     def more(part, most, dead_letters=None):
-        operation = lease_messages(
-            Namespace(env.ns), keys, FIRST, part, most, vt=0, latest_ms=None, lifetime=DAY,
-            dead_letters=dead_letters,
-        )  # fmt: skip
+        wanted = PartLimits(
+            max_messages=most, vt=0, latest_ms=None, lifetime=DAY, dead_letters=dead_letters
+        )
+        operation = lease_messages(Namespace(env.ns), keys, FIRST, part, wanted)
         leased = env.rsmq.run(operation)
         assert leased.hidden_until_ms in (0, *env.scores("q").values()) or not leased.messages
         assert bool(leased.hidden_until_ms) is (leased.size is not None)
