@@ -43,6 +43,10 @@ class ReadFacts:
         value: T = self._values[fact]
         return value
 
+    def __contains__(self, fact: QueueFact[Any]) -> bool:
+        """Return whether a fact was read, and the queue has it."""
+        return fact in self._values
+
     def get(self, fact: QueueFact[T]) -> T | None:
         """Return a fact, or None."""
         return self._values.get(fact)

@@ -198,9 +198,8 @@ def _encode(option: SendOption, value: Any, delay: Any) -> Any:
     else:
         least = beyond + (0 if delay is None else to_milliseconds("delay", delay))
     if ms < least:
-        low = least / 1000
-        low = int(low) if low.is_integer() else low
-        raise InvalidValue(option.name, low, MAX_SECONDS, value=value, hint=hint)
+        smallest = least / 1000 if least % 1000 else least // 1000
+        raise InvalidValue(option.name, smallest, MAX_SECONDS, value=value, hint=hint)
     return digits(ms)
 
 

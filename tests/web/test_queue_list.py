@@ -112,6 +112,19 @@ def test_a_page_begins_behind_the_last_queue_even_if_that_is_gone(run):
     run(test)
 
 
+@pytest.mark.parametrize("activity", ["false", "true"])
+def test_a_queue_whose_attributes_cannot_be_read_is_left_out(run, activity):
+    async def test(http, queues):
+        for name in ("a", "ill"):
+            await queues.create_queue(name)
+            await queues.send_message(name, "x", delay=5)
+        await queues.run(_plain("HSET", f"{queues.namespace.name}:ill:Q", "vt", "no number"))
+        page = await http("GET", f"/queues?activity={activity}")
+        assert [each["name"] for each in page.json["queues"]] == ["a"]
+
+    run(test)
+
+
 def test_names_are_found_by_a_part_or_a_pattern(run):
     async def test(http, queues):
         for name in ("orders", "orders-dead", "other"):

@@ -26,7 +26,8 @@ async def _list(call: ApiCall) -> ApiAnswer:
     hidden, _ = await call.walks.values(names, "hidden")
     chosen = sorted((name for name in hidden if hidden[name]), key=lambda each: -hidden[each])
     reading = read_queues_in_steps(call.queues.namespace, chosen[:_MAX_QUEUES], HIDDEN, NEXT)
-    found = await call.queues.run_steps(reading)
+    read = await call.queues.run_steps(reading)
+    found = {name: each for name, each in read.items() if HIDDEN in each and NEXT in each}
     return ApiAnswer(
         {
             "queues": [_show_queue(name, each) for name, each in found.items()],

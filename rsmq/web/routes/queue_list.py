@@ -91,7 +91,7 @@ async def _list(call: ApiCall) -> ApiAnswer:
             "queues": [
                 _show(name, read[name], has_activity=len(facts) > 1)
                 for name in chosen
-                if name in read
+                if name in read and ATTRIBUTES in read[name]
             ],
             "cursor": make_cursor(sort, *page[-1]) if len(places) > limit else None,
         }
