@@ -25,7 +25,7 @@ if surplus > 0 and is_cursor then
   for at = 1, #scan[2], 2 do
     local id, group = scan[2][at], string.match(scan[2][at + 1], '^%d+:(.+)$')
     local score = redis.call('ZSCORE', zset, id)
-    if score and group and is_unlisted(hash, admitted, held_back, group, id, score, now) then
+    if score and group and is_unlisted(zset, hash, admitted, held_back, group, id, score, now) then
       ids[#ids + 1] = id
     end
   end
