@@ -39,7 +39,9 @@ def test_a_tick_is_sent_with_each_option(env, name):
 
     message = env.rsmq.get_message("ticks", id)
     assert (message.body, round(message.scheduled_at.timestamp() * 1000)) == ("m", tick)
-    assert id.endswith(GROUP_MARK.decode()) == sent.endswith(GROUP_MARK.decode())
+    if env.raw.hexists(f"{env.ns}:sends:x:group_of", sent):  # other ids may end so by chance
+        assert id.endswith(GROUP_MARK.decode())
+        assert sent.endswith(GROUP_MARK.decode())
     assert keys_of(env, "ticks") == keys_of(env, "sends")
     scores = [env.scores(queue)[each] for queue, each in (("ticks", id), ("sends", sent))]
     delays = [
