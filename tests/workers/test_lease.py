@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from rsmq.worker import HandlerTimedOut
+from rsmq.worker import HandlerTimedOut, Middleware
 from rsmq.worker.loop import heartbeat
 from rsmq.worker.run import quarantine
 from tests.workers.polling import wait_until
@@ -456,6 +456,27 @@ def test_worker_says_that_a_handler_kept_it_from_extending_its_lease(env, rsmq, 
 
     assert "a handler keeps the GIL, the process was suspended" in caplog.text
     assert f"Calls that had begun: q {id}" in caplog.text
+
+
+def test_worker_that_was_late_names_calls_whose_leases_were_lost_meanwhile(
+    env, rsmq, gate, caplog
+):
+    class SlowHook(Middleware):
+        def lease_lost(self, message, reason):
+            time.sleep(1.2)
+
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[SlowHook()], concurrency=1)
+    worker.listener("q", vt=3)(lambda body: gate())
+    id = rsmq.send_message("q", "x")
+    worker.start()
+    gate.wait_for(1)
+    rsmq.change_message_visibility("q", id, 0)
+    assert rsmq.receive_message("q", vt=60).id == id
+    wait_until(lambda: "could not run for" in caplog.text)
+
+    assert f"Calls that had begun: q {id}" in caplog.text
+    gate.open()
 
 
 def test_message_that_fails_in_quarantine_is_dead_lettered(env, rsmq):

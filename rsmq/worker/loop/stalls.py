@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 
 from rsmq.guarded_log import get_logger
 from rsmq.worker.loop.heartbeat import Heartbeat
 from rsmq.worker.run.executor import Executor, Stall
 from rsmq.worker.run.quarantine import Quarantine
+from rsmq.worker.state.calls import Lease
 from rsmq.worker.state.lane import Lane
 
 _log = get_logger("rsmq.worker")
@@ -73,22 +74,23 @@ class Stalls:
             lane.is_stalled = False
             lane.main.is_stalled = any(each.is_stalled for each in lane.main.variants)
 
-    def note_late(self, seconds: float) -> None:
+    def note_late(self, seconds: float, lost: Iterable[tuple[Lane, Lease]]) -> None:
         """
         Warn if a turn of the worker's loop took so long that leases were in danger.
 
         Args:
             seconds: how long it took beyond its sleep; at least MIN_LATE_SECONDS.
+            lost: the messages that were lost in this turn while their calls ran.
         """
         lanes = list(chain.from_iterable(self._lanes.values()))
         shortest_vt = min(lane.vt for lane in lanes)
         if seconds < shortest_vt / 3:
             return
         began_before = time.monotonic() - MIN_LATE_SECONDS
+        in_flight = ((lane, lease) for lane in lanes for lease in lane.in_flight)
         calls = dict.fromkeys(
             f"{lane.name} {lease.id}"
-            for lane in lanes
-            for lease in lane.in_flight
+            for lane, lease in chain(lost, in_flight)
             if (lease.job.started_at or math.inf) <= began_before
         )
         _log.warning(

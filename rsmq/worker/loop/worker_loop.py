@@ -301,8 +301,11 @@ class WorkerLoop:
         self._access_redis(now)
         pause = self._sleep()
         late = time.monotonic() - now - pause
+        lost = self._settler.lost
         if late > MIN_LATE_SECONDS and not self._connection.has_failed:
-            self._stalls.note_late(late)
+            self._stalls.note_late(late, lost)
+        if lost:
+            lost.clear()
 
     def _access_redis(self, now: float) -> None:
         """Make the calls to Redis that are due; none for a while after one has failed."""

@@ -95,10 +95,12 @@ class Settler:
 
     Attributes:
         numbers: the counters of the worker.
+        lost: the messages that were lost while their calls ran, in this turn of the loop.
     """
 
     def __init__(self, connection: WorkerConnection, hooks: Hooks) -> None:
         self.numbers = Numbers()
+        self.lost: list[tuple[Lane, Lease]] = []
         self._connection = connection
         self._hooks = hooks
         self._pending = PendingOutcomes()
@@ -254,6 +256,8 @@ class Settler:
             is_changed = change_message(lease, LOSE)
         if is_changed:
             self.numbers.lost += 1
+            if is_begun:
+                self.lost.append((lane, lease))
             self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), reason)
             if all(each.state is LOST for each in lease.job.leases):
                 lane.cancel(lease.job)
