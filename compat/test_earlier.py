@@ -53,7 +53,9 @@ class WorkerProcess:
 
     def stop(self):
         self._process.send_signal(signal.SIGTERM)
-        assert self._process.wait(30) == 0
+        # The earlier version sees a signal that comes between two waits only after a minute: Python
+        # runs a handler when the wait of the main thread ends. The current one waits for a second.
+        assert self._process.wait(WAIT_SECONDS) == 0
 
 
 def key_types(raw, ns):

@@ -458,9 +458,7 @@ def test_worker_says_that_a_handler_kept_it_from_extending_its_lease(env, rsmq, 
     assert f"Calls that had begun: q {id}" in caplog.text
 
 
-def test_worker_that_was_late_names_calls_whose_leases_were_lost_meanwhile(
-    env, rsmq, gate, caplog
-):
+def test_worker_that_was_late_names_calls_whose_leases_were_lost_meanwhile(env, rsmq, gate, caplog):
     class SlowHook(Middleware):
         def lease_lost(self, message, reason):
             time.sleep(1.2)
