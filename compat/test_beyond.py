@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from compat.peers import Shim
+from tests.scale import WAIT_SECONDS
 
 
 @pytest.fixture
@@ -321,7 +322,7 @@ def test_send_by_the_other_client_ends_a_wait(other_client, rsmq, keys):
             thread.join(0.01)
         thread.join(0.05)
         ids.append(other_client.send_message("q", str(number)))
-    thread.join(5)
+    thread.join(WAIT_SECONDS)
 
     assert [message.id for message in received] == ids
 

@@ -59,8 +59,8 @@ class NodeWorker:
         if self._process.stdin.closed:
             return
         self._process.stdin.close()
-        assert self._process.wait(20) == 0
-        self._reader.join(20)
+        assert self._process.wait(WAIT_SECONDS) == 0
+        self._reader.join(WAIT_SECONDS)
         self._process.stdout.close()
 
 
@@ -91,7 +91,7 @@ def test_both_workers_share_a_queue_and_each_message_is_handled_once(rsmq, keys,
 
     @worker.listener("q", max_retries=0, drop=True)
     def handle(body):
-        theirs_works.wait(30)
+        theirs_works.wait(WAIT_SECONDS)
         ours.append(body)
 
     bodies = [f"m{number}" for number in range(300)]
@@ -159,7 +159,7 @@ def test_limits_are_the_same_number_of_calls(rsmq, keys, start_node):
         calls.append(body)
         raise ValueError(body)
 
-    worker.run(until_empty=True, timeout=60)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
     wait_until(lambda: rsmq.get_queue_attributes("theirs").messages == 0)
     node.end()
 

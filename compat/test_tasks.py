@@ -8,6 +8,7 @@ from rsmq import JSON, RSMQ
 from rsmq.codecs import EnvelopeCodec
 from rsmq.headers import current_headers, use_headers
 from rsmq.tasks import Tasks
+from tests.scale import WAIT_SECONDS
 
 
 def test_node_sends_a_task_and_receives_one(node, server, ns):
@@ -21,7 +22,7 @@ def test_node_sends_a_task_and_receives_one(node, server, ns):
         node.create_queue("mail")
         node.send_message("mail", '{"task": "mail.welcome", "args": {"user_id": 17}}')
         node.send_message("mail", '{"task": "mail.farewell"}')
-        tasks.worker().run(until_empty=True, timeout=30)
+        tasks.worker().run(until_empty=True, timeout=WAIT_SECONDS)
         assert ran == [(17, "en")]
         dead = node.receive_message("mail-dead")
         assert dead["message"] == '{"task": "mail.farewell"}'
@@ -57,7 +58,7 @@ def test_node_sends_a_task_and_reads_its_result(node, server, ns):
             )
         )
         assert node.request("job", qname="invoices", id=good) is None
-        tasks.worker(name="w").run(until_empty=True, timeout=30)
+        tasks.worker(name="w").run(until_empty=True, timeout=WAIT_SECONDS)
 
         record = node.request("job", qname="invoices", id=good)
         assert (record["state"], record["attempt"], record["worker"]) == ("succeeded", "1", "w")

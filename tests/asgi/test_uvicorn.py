@@ -14,6 +14,7 @@ import pytest
 
 from rsmq.tasks import Tasks
 from tests.ports import free_port
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import wait_until
 
 pytestmark = pytest.mark.redis
@@ -62,13 +63,13 @@ def test_a_stop_under_load_answers_all_requests_and_loses_no_task(server, ns, tm
             thread.start()
         wait_until(lambda: len(answered) > 60)
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(WAIT_SECONDS)
     finally:
         ended.set()
         process.kill()
         for thread in threads:
             if thread.ident is not None:
-                thread.join(30)
+                thread.join(WAIT_SECONDS)
         process.wait()
 
     lines = [line.split() for line in log.read_text().splitlines()]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.nodes import wait_until
+from tests.scale import WAIT_SECONDS
 from tests.servers import ROOT
 
 
@@ -71,6 +72,6 @@ def test_the_demo_has_an_incident_and_leaves_nothing_behind(demo, tmp_path):
     assert hours["total_sent"] > 1000
     assert len(_processes_of(tmp_path)) == 6
     demo.send_signal(signal.SIGINT)
-    assert demo.wait(60) == 0
+    assert demo.wait(WAIT_SECONDS) == 0
     assert _processes_of(tmp_path) == []
     assert list(tmp_path.iterdir()) == []

@@ -9,6 +9,7 @@ import pytest
 
 from rsmq import RSMQ
 from tests.ports import free_port
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import wait_until
 
 
@@ -34,7 +35,7 @@ def test_exporter_serves_the_state_of_queues(processes, rsmq, ns, number):
     wait_until(lambda: f"{queue} 0.0" in scrape(port))
     process.send_signal(number)
 
-    assert process.wait(20) == 0
+    assert process.wait(WAIT_SECONDS) == 0
     assert f'rsmq_up{{ns="{ns}"}} 1.0' in text
     assert 'queue="other"' not in text
     assert "_created" not in "".join(line for line in text.splitlines() if "rsmq" in line)
@@ -49,7 +50,7 @@ def test_exporter_starts_while_redis_is_away(processes, rsmq, ns):
     wait_until(lambda: f'rsmq_up{{ns="{ns}"}} 0.0' in scrape(port))
     process.terminate()
 
-    assert process.wait(20) == 0
+    assert process.wait(WAIT_SECONDS) == 0
 
 
 def test_exporter_serves_several_namespaces_and_one_that_fails(processes, server, raw, ns):
@@ -70,7 +71,7 @@ def test_exporter_serves_several_namespaces_and_one_that_fails(processes, server
         wait_until(lambda line=line: line in scrape(port))
     process.terminate()
 
-    assert process.wait(20) == 0
+    assert process.wait(WAIT_SECONDS) == 0
 
 
 def test_port_in_use_is_an_error(processes, server):

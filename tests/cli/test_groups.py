@@ -10,6 +10,7 @@ import redis
 from rsmq import RSMQ
 from rsmq.worker import Worker
 from tests.proxy import Proxy
+from tests.scale import WAIT_SECONDS
 
 _numbers = itertools.count()
 
@@ -217,7 +218,7 @@ def test_worker_handles_messages_of_a_group(group):
     async def handle(body):
         seen.append((body, (await worker.aio.get_queue_attributes("q")).total_received))
 
-    worker.run(until_empty=True, timeout=60, raise_errors=True)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS, raise_errors=True)
 
     assert sorted(body for body, _ in seen) == ["1", "2", "3"]
     assert {received for _, received in seen} <= {1, 2, 3}
@@ -236,7 +237,7 @@ def test_worker_with_a_client_of_redis_py_has_an_asyncio_client(cluster, ns):
 
         worker.rsmq.create_queue("q")
         worker.rsmq.send_message("q", "1")
-        worker.run(until_empty=True, timeout=60, raise_errors=True)
+        worker.run(until_empty=True, timeout=WAIT_SECONDS, raise_errors=True)
         worker.rsmq.close()
 
     assert seen == [("1", ["q"])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rsmq.worker import Discard, Worker
+from tests.scale import WAIT_SECONDS
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def ids(rsmq):
         return {"pages": 3, "title": "ä\u200b"}
 
     good, bad = (rsmq.send_message("q", body, track=True) for body in ("good", "bad"))
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
     return good, bad, rsmq.send_message("q", "late", delay=60, track=True)
 
 

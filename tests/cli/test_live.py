@@ -14,6 +14,7 @@ from rsmq import BYTES, RSMQ, QueueNotFound
 from rsmq.cli.app.output import format_time, truncate
 from rsmq.cli.commands.figures import FiguresReader, sort_figures, sum_figures
 from rsmq.operations.following import QueueFollower
+from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7
 
 
@@ -57,7 +58,7 @@ def test_top_json_is_one_document_per_line(processes, rsmq, q):
         document = json.loads(process.stdout.readline())
     process.send_signal(signal.SIGINT)
 
-    assert process.wait(timeout=20) == 130
+    assert process.wait(timeout=WAIT_SECONDS) == 130
     (queue,) = first["queues"]
     assert (queue["queue"], queue["visible"], queue["sent_per_second"]) == (q, 0, None)
     assert document["queues"][0]["visible"] == 500

@@ -495,7 +495,7 @@ def test_pop_into_a_closed_pipe_says_what_is_lost(processes, rsmq, raw, ns, opti
     process.stdout.close()
     stderr = process.stderr.read().decode()
 
-    assert process.wait(30) == 1
+    assert process.wait(WAIT_SECONDS) == 1
     assert stderr.count("\n") == 1
     if "--json" in options:
         error = json.loads(stderr)
@@ -615,7 +615,7 @@ def test_send_into_a_closed_pipe_says_what_was_sent(processes, rsmq, raw, ns):
     process.stdout.close()
     stderr = process.stderr.read().decode()
 
-    assert process.wait(30) == 1
+    assert process.wait(WAIT_SECONDS) == 1
     sent = int(re.search(r"Sent before: ([\d,]+) messages", stderr)[1].replace(",", ""))
     assert "The ids can't be written: Broken pipe" in stderr
     assert raw.zcard(f"{ns}:q") == sent < 30_000

@@ -20,6 +20,7 @@ from tests.cli.test_exporter import scrape
 from tests.migrate.rqueue_states import Rqueue
 from tests.ports import free_port
 from tests.program import Program
+from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
 
@@ -168,7 +169,7 @@ def _prepare(rsmq, raw, ns, cli, folder):
         raise ValueError(body)
 
     rsmq.send_messages("q", ["a", "b"], track=True)
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
     values = {
         "waiting": rsmq.send_message("q", "w"),
         "tracked": rsmq.send_message("q", "t", track=True),

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from rsmq.cli.commands.input_batches import read_batches
+from tests.scale import WAIT_SECONDS
 
 
 @pytest.fixture
@@ -187,7 +188,7 @@ def test_lines_of_a_pipe_are_sent_as_they_arrive(processes, raw, ns, q):
 
     assert raw.hget(f"{ns}:q:Q", id) == b"first"
     process.stdin.close()
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=WAIT_SECONDS) == 0
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\0"])

@@ -19,6 +19,7 @@ from rsmq import RSMQ, InvalidFormat, InvalidValue, MessageNotString
 from rsmq.compat.rfq import Queue, Task
 from tests.migrate.rfq import PYTHON
 from tests.nodes import wait_until
+from tests.scale import WAIT_SECONDS
 
 
 @pytest.fixture
@@ -172,7 +173,7 @@ def test_consume_waits_for_a_topic_that_does_not_exist(queue):
     thread.start()
     wait_until(lambda: queue.topics() == ["t"])
     queue.publish("t", {"n": "1"})
-    thread.join(20)
+    thread.join(WAIT_SECONDS)
 
     assert tasks[0].result() == {"n": "1"}
 

@@ -23,6 +23,7 @@ from rsmq import consuming as asynchronous
 from rsmq._sync import consuming as synchronous
 from rsmq.operations import batches
 from tests.expect import refused
+from tests.scale import WAIT_SECONDS
 
 
 class Boom(Exception):
@@ -519,7 +520,7 @@ class TestCancellation:
 
                 task = asyncio.create_task(work())
                 id = env.rsmq.send_message(queue, "a")
-                await asyncio.wait_for(seen.wait(), 20)
+                await asyncio.wait_for(seen.wait(), WAIT_SECONDS)
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task

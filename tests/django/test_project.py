@@ -18,6 +18,7 @@ from rsmq import RSMQ
 from rsmq.worker import list_workers
 from tests.django.environment import APPS
 from tests.ports import free_port
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -152,7 +153,7 @@ def test_the_task_of_a_killed_worker_is_run_again_and_both_attempts_are_recorded
     path.touch()
     project.start("--name", "w")
 
-    assert job.result(timeout=60) == "found"
+    assert job.result(timeout=WAIT_SECONDS) == "found"
     assert project.record(id)[b"workers"] == b"1 w\n2 w\n"
     assert b"errors" not in project.record(id)
 
@@ -162,7 +163,7 @@ def test_the_command_takes_all_options_of_the_program(project):
     first = project.queues.job("default", project.send("add", 1, 2))
     options = ["--processes", "2", "--name", "shop", "--log-format", "json"]
     worker = project.start(*options, "--health-port", str(port), "--queues", "default")
-    assert first.result(timeout=60) == 3
+    assert first.result(timeout=WAIT_SECONDS) == 3
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=30) as response:
         assert response.status == 200
     wait_until(lambda: len(list_workers(project.queues)) == 2)
@@ -185,14 +186,17 @@ def test_the_command_explains_faults_before_it_becomes_the_program(project):
 def test_autoreload_runs_the_new_code_after_a_change(project):
     worker = project.start("--autoreload")
     first = project.queues.job("default", project.send("add", 1, 2))
-    assert first.result(timeout=60) == 3
+    assert first.result(timeout=WAIT_SECONDS) == 3
     times = 0
 
     def is_changed():
         nonlocal times
         times += 1
         project.write_tasks("* 100", times)  # until the worker has seen a change
-        return project.queues.job("default", project.send("add", 1, 2)).result(timeout=60) != 3
+        return (
+            project.queues.job("default", project.send("add", 1, 2)).result(timeout=WAIT_SECONDS)
+            != 3
+        )
 
     wait_until(is_changed)
     assert worker.poll() is None

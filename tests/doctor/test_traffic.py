@@ -10,7 +10,7 @@ from rsmq import RSMQ
 from rsmq.doctor import examine, repair
 from rsmq.doctor.catalogue import _SERVER
 from rsmq.wire.ids import make_id_suffix
-from tests.scale import scaled
+from tests.scale import WAIT_SECONDS, scaled
 
 
 class Traffic:
@@ -35,7 +35,7 @@ class Traffic:
     def stop(self):
         self._stop.set()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(WAIT_SECONDS)
         assert self._errors == []
 
 

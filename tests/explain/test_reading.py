@@ -39,6 +39,7 @@ from rsmq.worker.operations import (
     register_worker,
     settle_messages,
 )
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import wait_until
 
 _numbers = itertools.count()
@@ -394,7 +395,7 @@ def test_a_running_worker_says_that_all_its_slots_are_in_use(rsmq):
 
     worker.start()
     try:
-        assert begun.wait(60)
+        assert begun.wait(WAIT_SECONDS)
         found = explain_message(reader.observe_message(rsmq, "q", ids[0]))
         assert found.cause is Cause.HELD
         assert found.sentence.startswith("Worker w1 has it in flight, receive 1; ")

@@ -19,6 +19,7 @@ from rsmq.transport.asyncio_ import cancellation, multiplexed
 from rsmq.transport.asyncio_.requests import NotSent
 from tests.lent import LendingAsyncRedis
 from tests.proxy import Proxy
+from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
 
@@ -299,7 +300,7 @@ def test_close_from_another_loop_while_a_connection_opens(server, raw, ns):
                 time.sleep(generator.uniform(0.0003, 0.004))
                 asyncio.run(client.close())
                 with suppress(ClientClosed):
-                    call.result(10)
+                    call.result(WAIT_SECONDS)
             asyncio.run(until(lambda: not connections(raw, name)))
         finally:
             loop.call_soon_threadsafe(loop.stop)

@@ -18,6 +18,7 @@ from rsmq.transport import servers
 from tests.blocking import Blocking
 from tests.lent import LendingAsyncRedis, LendingRedis
 from tests.nodes import wait_until
+from tests.scale import WAIT_SECONDS
 from tests.sentinels import NAME
 from tests.servers import Server, redis_7
 
@@ -114,7 +115,7 @@ def test_an_asyncio_client_may_be_used_in_every_event_loop(raw, ns, server):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(WAIT_SECONDS)
     assert len(named(raw, ns)) == 3
     assert len(runners[0].run(client.list_queues())) == 3
     runners[0].run(client.close())

@@ -32,7 +32,7 @@ from tests.engines import engine_path, installed_engine_path
 from tests.expect import refused
 from tests.nodes import Node, wait_until
 from tests.proxy import Proxy
-from tests.scale import ENGINE_SHARES, scaled
+from tests.scale import ENGINE_SHARES, WAIT_SECONDS, scaled
 from tests.sentinels import SentinelGroup
 
 pytestmark = pytest.mark.slow
@@ -440,7 +440,7 @@ def test_connection_that_breaks_while_a_call_waits(sentinels, dedup_id):
             proxy.close_connections()
             if dedup_id:
                 replica.thaw()
-            sender.join(30)
+            sender.join(WAIT_SECONDS)
             if not dedup_id:
                 replica.thaw()
             assert raw.zcard(f"broken{dedup_id}:q") == 1

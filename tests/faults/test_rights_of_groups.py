@@ -16,6 +16,7 @@ from rsmq.worker import Worker, list_workers
 from tests.clusters import slot_of
 from tests.contract.conftest import PRODUCER
 from tests.nodes import wait_until
+from tests.scale import WAIT_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -119,7 +120,7 @@ def test_workers_on_a_cluster_need_no_more_than_their_documented_rights(cluster,
     def handle(body):
         if body == "block":
             begun.set()
-            release.wait(30)
+            release.wait(WAIT_SECONDS)
         if body == "bad":
             raise ValueError(body)
 
@@ -131,7 +132,7 @@ def test_workers_on_a_cluster_need_no_more_than_their_documented_rights(cluster,
         slot, source = slot_of(ns), cluster.node_of(ns)
         cluster.move_slot(slot, next(each for each in cluster.masters if each is not source))
         rsmq.send_messages("q", ["block", "waits 1", "waits 2"])
-        assert begun.wait(10)
+        assert begun.wait(WAIT_SECONDS)
         wait_until(lambda: cluster.raw.hlen(f"{ns}:x:held:w") == 4)
         assert [each.name for each in list_workers(rsmq)] == ["w"]
         threading.Timer(0.2, release.set).start()

@@ -26,7 +26,7 @@ from tests.crowd import (
 )
 from tests.engines import installed_engine_path
 from tests.nodes import wait_until, wait_until_in_step
-from tests.scale import ENGINE_SHARES, SOAK, scaled
+from tests.scale import ENGINE_SHARES, SOAK, WAIT_SECONDS, scaled
 from tests.sentinels import NAME, SentinelGroup
 
 pytestmark = pytest.mark.slow
@@ -354,7 +354,7 @@ def test_a_client_behind_sentinels_with_a_password(engine):
         for queue in ("jobs", "done"):
             worker.rsmq.create_queue(queue)
         worker.rsmq.send_message("jobs", "job")
-        worker.run(until_empty=True, raise_errors=True, timeout=30)
+        worker.run(until_empty=True, raise_errors=True, timeout=WAIT_SECONDS)
         assert (bodies, worker.rsmq.count_messages("done").visible) == (["job"], 1)
     finally:
         group.stop()

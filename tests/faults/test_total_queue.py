@@ -22,7 +22,7 @@ import pytest
 from rsmq import RSMQ
 from tests.engines import installed_engine_path
 from tests.nodes import wait_until
-from tests.scale import SOAK, scaled
+from tests.scale import SOAK, WAIT_SECONDS, scaled
 from tests.sentinels import SentinelGroup
 from tests.total_queue.producer import DEDUPLICATED
 
@@ -73,7 +73,7 @@ class Fleet:
             for process in processes:
                 process.terminate()
             for process in processes:
-                assert process.wait(120) == 0, process.args
+                assert process.wait(WAIT_SECONDS) == 0, process.args
 
     def kill(self):
         for process in self.processes:

@@ -17,6 +17,7 @@ from rsmq.jobs.operations import cancel_job
 from rsmq.schedules.operations import fire_due_schedules
 from rsmq.search.failure_groups import group_dead_letters
 from tests.blocking import Blocking
+from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7
 
 LARGE = ["x" * 9000] * 20
@@ -185,7 +186,7 @@ def test_a_call_sends_only_its_script(private_server, rsmq, name):
         call(rsmq)
         with private_server.raw() as other:
             other.ping()
-        done.wait(5)
+        done.wait(WAIT_SECONDS)
         thread.join()
 
     assert [command for command in commands if command not in ("PING", "CLIENT", "HELLO")] == [

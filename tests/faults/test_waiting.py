@@ -27,6 +27,7 @@ import rsmq.waiting.watcher_state
 from rsmq import RSMQ, AsyncRSMQ, ClientClosed, Message, QueueNotFound
 from tests.bytecodes import signal_at
 from tests.proxy import Proxy
+from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7
 
 pytestmark = pytest.mark.slow
@@ -112,7 +113,7 @@ def test_a_thousand_threads_share_one_tracking_connection(private_server, raw, p
         for start in range(0, 1000, 100):
             ids |= set(producer.send_messages("q", [str(n) for n in range(start, start + 100)]))
         for thread in threads:
-            thread.join(30)
+            thread.join(WAIT_SECONDS)
 
     assert {message.id for message in results} == ids
     until(lambda: raw.info("clients")["connected_clients"] <= 2)
@@ -229,7 +230,7 @@ def test_close_from_another_thread_ends_the_wait_with_an_error(private_server, r
     until(lambda: is_tracking(raw))
     consumer.close()
     for thread in threads:
-        thread.join(30)
+        thread.join(WAIT_SECONDS)
 
     assert len(errors) == 5
     until(lambda: raw.info("clients")["connected_clients"] <= 2)
@@ -490,7 +491,7 @@ def test_a_server_failure_is_reported_only_after_the_retry_deadline(mode):
         server.start()
         with server.raw() as raw:
             node_send(raw, "m")
-        thread.join(20)
+        thread.join(WAIT_SECONDS)
         assert results.pop().body == "m"
 
         thread = threading.Thread(target=consume, args=(30, 0.5))
@@ -498,7 +499,7 @@ def test_a_server_failure_is_reported_only_after_the_retry_deadline(mode):
         with server.raw() as raw:
             until(lambda: is_tracking(raw))
         server.kill()
-        thread.join(30)
+        thread.join(WAIT_SECONDS)
         assert isinstance(results.pop(), redis_errors.ConnectionError)
     finally:
         server.stop()
@@ -661,7 +662,7 @@ def test_waiters_poll_while_the_watcher_connects(private_server, raw, producer, 
     is_over = threading.Event()
 
     def connect_slowly(self):
-        is_over.wait(50)
+        is_over.wait(WAIT_SECONDS)
         raise redis_errors.ConnectionError
 
     async def connect_slowly_async(self):

@@ -14,6 +14,7 @@ from rsmq.jobs import ReportedProgress
 from rsmq.worker import DeadLetter, Defer, Middleware, Retry
 from rsmq.worker.run.invoke import current_job
 from rsmq.worker.state import lane
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import loop_of, wait_until
 
 HOUR, WEEK = 3600, 604_800
@@ -152,7 +153,7 @@ def run(env, handler, **options):
 
 def assert_cancelled(env, rsmq, id):
     with pytest.raises(JobCancelled):
-        rsmq.job("q", id).result(20)
+        rsmq.job("q", id).result(WAIT_SECONDS)
     wait_until(lambda: env.is_empty("q"))
     record = env.record(id)
     assert record["state"] == "cancelled"
@@ -241,7 +242,7 @@ def test_a_handler_that_returns_in_spite_of_the_cancel_has_succeeded(env, rsmq):
     id = rsmq.send_message("q", "x", track=True)
     wait_until(lambda: rsmq.job("q", id).status().state == "running")
     assert rsmq.job("q", id).cancel() == "requested"
-    assert rsmq.job("q", id).result(20) == "done"
+    assert rsmq.job("q", id).result(WAIT_SECONDS) == "done"
     assert "cancel" not in env.record(id)
 
 
@@ -260,7 +261,7 @@ def test_a_failure_that_the_worker_writes_before_it_knows_of_the_cancel_ends_the
     job = rsmq.job("q", id)
     run(env, handle, dead_letter_queue="dead")
     with pytest.raises(JobCancelled):
-        job.result(20)
+        job.result(WAIT_SECONDS)
     wait_until(lambda: env.is_empty("q"))
     assert env.is_empty("dead")
 
@@ -304,9 +305,9 @@ def test_a_message_that_waits_for_a_slot_is_cancelled(env, rsmq, gate):
     gate.wait_for(1)
     assert rsmq.job("q", ids[1]).cancel() in ("requested", "cancelled")
     with pytest.raises(JobCancelled):
-        rsmq.job("q", ids[1]).result(20)
+        rsmq.job("q", ids[1]).result(WAIT_SECONDS)
     gate.open()
-    assert rsmq.job("q", ids[0]).result(20) is None
+    assert rsmq.job("q", ids[0]).result(WAIT_SECONDS) is None
     assert bodies == ["a"]
 
 

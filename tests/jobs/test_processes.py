@@ -15,6 +15,7 @@ from rsmq.worker.children import child_process
 from rsmq.worker.children.channel import Channel
 from rsmq.worker.state import lane
 from tests.jobs import process_app
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +57,7 @@ def check_cancel(env, app, body):
     wait_until(lambda: job.progress() == ReportedProgress(2, 3, body))
     assert job.cancel() == "requested"
     with pytest.raises(JobCancelled):
-        job.result(20)
+        job.result(WAIT_SECONDS)
     assert app.EVENTS.read_text() == f"{pid} True"
     wait_until(lambda: has_ended(pid))
     wait_until(lambda: env.is_empty("q"))
@@ -67,7 +68,7 @@ def check_cancel(env, app, body):
 def test_a_child_reports_progress_and_is_cancelled_or_killed(env, app, monkeypatch):
     monkeypatch.setattr(child_process, "KILL_SECONDS", 0.3)
     job = env.rsmq.job("q", env.rsmq.send_message("q", "return"))
-    assert job.result(20) == 3
+    assert job.result(WAIT_SECONDS) == 3
     assert job.progress() == ReportedProgress(3, 3, "all")
     for body in ("stop", "stay"):
         app.EVENTS.unlink()
@@ -81,7 +82,7 @@ def test_a_child_that_reads_nothing_is_killed_after_a_cancel(env, app, monkeypat
     monkeypatch.setattr(Channel, "has_room", lambda _: False)  # its socket is full
     assert job.cancel() == "requested"
     with pytest.raises(JobCancelled):
-        job.result(20)
+        job.result(WAIT_SECONDS)
     wait_until(lambda: has_ended(pid))
 
 
@@ -97,7 +98,7 @@ def test_a_child_that_reads_a_cancel_together_with_the_call_does_not_call_the_ha
 
     monkeypatch.setattr(Channel, "send", record)
     monkeypatch.setattr(child_process, "KILL_SECONDS", 60)
-    assert env.rsmq.job("q", env.rsmq.send_message("q", "return")).result(20) == 3
+    assert env.rsmq.job("q", env.rsmq.send_message("q", "return")).result(WAIT_SECONDS) == 3
     pid = int(app.EVENTS.read_text())
     app.EVENTS.unlink()
     os.kill(pid, signal.SIGSTOP)
@@ -109,5 +110,5 @@ def test_a_child_that_reads_a_cancel_together_with_the_call_does_not_call_the_ha
     finally:
         os.kill(pid, signal.SIGCONT)
     with pytest.raises(JobCancelled):
-        job.result(20)
+        job.result(WAIT_SECONDS)
     assert not app.EVENTS.exists()

@@ -13,6 +13,7 @@ from rsmq.wire.jobs import encode_progress
 from rsmq.worker.state import lane
 from rsmq.worker.state.jobs import TrackedJob
 from rsmq.worker.state.lane import Lane
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import loop_of, wait_until
 
 
@@ -29,7 +30,7 @@ def test_progress_is_written_by_the_extension_and_with_the_outcome(env, rsmq, mo
     def handle(body, message):
         message.set_progress(1)
         message.set_progress(2.5, 10, "x" * 501)
-        go.wait(20)
+        go.wait(WAIT_SECONDS)
         message.set_progress(10, 10, "all\n")
         return "done"
 
@@ -43,7 +44,7 @@ def test_progress_is_written_by_the_extension_and_with_the_outcome(env, rsmq, mo
     record = env.record(id)
     assert (record["done"], record["total"], record["state"]) == ("2.5", "10", "running")
     go.set()
-    assert job.result(20) == "done"
+    assert job.result(WAIT_SECONDS) == "done"
     assert job.progress() == ReportedProgress(10, 10, "all\n")
 
 
@@ -64,7 +65,7 @@ def test_a_new_attempt_begins_without_progress(env, rsmq):
     wait_until(lambda: worker.numbers.retried == 1)
     assert rsmq.job("q", id).progress() == ReportedProgress(7)
     env.advance_time("q", 500)
-    assert rsmq.job("q", id).result(20) is None
+    assert rsmq.job("q", id).result(WAIT_SECONDS) is None
     assert seen == [None, None]
     assert rsmq.job("q", id).progress() is None
 

@@ -9,6 +9,7 @@ import pytest
 from rsmq import InvalidFormat, InvalidValue
 from rsmq.errors import JobCancelled, JobExpired, JobFailed, JobNotEnded, JobNotFound
 from rsmq.worker import Defer, Discard
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import wait_until
 
 WEEK = 604_800
@@ -69,7 +70,7 @@ def test_a_handler_that_returns_makes_its_job_succeed_with_its_result(env, rsmq)
         return {"size": len(body), "name": "é"}
 
     run(env, handle, result_ttl=50)
-    assert rsmq.job("q", id).result(20) == {"size": 1, "name": "é"}
+    assert rsmq.job("q", id).result(WAIT_SECONDS) == {"size": 1, "name": "é"}
     [(record, ttl, status)] = seen
     assert record.pop("begun").isdigit()
     assert record == {"state": "running", "attempt": "1", "receives": "1", "worker": "w"}
@@ -94,7 +95,7 @@ def test_a_tracking_listener_makes_the_record_of_messages_that_others_have_sent(
     assert env.records() == []
     assert rsmq.job("q", id).status().state == "waiting"
     run(env, lambda body: None)
-    assert rsmq.job("q", id).result(20) is None
+    assert rsmq.job("q", id).result(WAIT_SECONDS) is None
     assert env.record(id)["result"] == "null"
     assert_ttl(env, id, HOUR)
 
@@ -127,7 +128,7 @@ def test_retries_and_the_last_failure_are_recorded(env, rsmq):
     assert (status.state, status.attempt, status.error) == ("retrying", 1, "ValueError: boom 1")
     env.advance_time("q", 500)
     with pytest.raises(JobFailed, match="boom 2") as raised:
-        rsmq.job("q", id).result(20)
+        rsmq.job("q", id).result(WAIT_SECONDS)
     assert raised.value.error == "ValueError: boom 2"
     assert states[1]["attempt"] == "2"
     assert env.record(id)["state"] == "failed"
@@ -146,7 +147,7 @@ def test_a_message_that_is_dropped_has_failed(env, rsmq, error):
     id = rsmq.send_message("q", "x")
     job = rsmq.job("q", id)
     with pytest.raises(JobFailed, match="no"):
-        job.result(20)
+        job.result(WAIT_SECONDS)
     assert env.record(id)["error"] == f"{type(error).__name__}: no"
     assert_ttl(env, id, HOUR)
 
@@ -168,7 +169,7 @@ def test_a_deferred_message_waits_and_its_attempt_does_not_count(env, rsmq):
     assert rsmq.job("q", id).status().state == "waiting"
     assert_ttl(env, id, WEEK + 500)
     env.advance_time("q", 500)
-    assert rsmq.job("q", id).result(20) == 2
+    assert rsmq.job("q", id).result(WAIT_SECONDS) == 2
     assert env.record(id)["attempt"] == "1"
 
 
@@ -181,7 +182,7 @@ def test_a_result_that_cannot_be_stored_fails_the_job_at_once(env, rsmq, result,
     run(env, lambda body: result, dead_letter_queue="dead")
     id = rsmq.send_message("q", "x")
     with pytest.raises(JobFailed, match=text):
-        rsmq.job("q", id).result(20)
+        rsmq.job("q", id).result(WAIT_SECONDS)
     assert env.record(id)["attempt"] == "1"
     assert "result" not in env.record(id)
 
@@ -190,7 +191,7 @@ def test_the_largest_result_is_stored(env, rsmq):
     env.create_queues("q")
     run(env, lambda body: "x" * 65_534)
     id = rsmq.send_message("q", "x")
-    assert len(rsmq.job("q", id).result(20)) == 65_534
+    assert len(rsmq.job("q", id).result(WAIT_SECONDS)) == 65_534
 
 
 def test_a_message_that_another_client_deletes_leaves_an_expired_job(env, rsmq):
@@ -203,7 +204,7 @@ def test_a_message_that_another_client_deletes_leaves_an_expired_job(env, rsmq):
     assert env.record(id)["state"] == "expired"
     assert_ttl(env, id, HOUR)
     with pytest.raises(JobExpired, match="outcome is not known"):
-        rsmq.job("q", id).result(20)
+        rsmq.job("q", id).result(WAIT_SECONDS)
 
 
 @pytest.mark.parametrize("change", ["purge_queue", "delete_queue"])
@@ -231,10 +232,10 @@ def test_a_job_that_a_killed_worker_had_waits_when_its_lease_is_over(env, rsmq):
 
     def handle(body):
         begun.set()
-        go.wait(20)
+        go.wait(WAIT_SECONDS)
 
     worker = run(env, handle)
-    begun.wait(20)
+    begun.wait(WAIT_SECONDS)
     job = rsmq.job("q", id)
     assert job.status().state == "running"
     env.raw.zadd(f"{env.ns}:q", {id: 1})  # as if its visibility timeout had ended
@@ -254,10 +255,10 @@ def test_a_message_that_a_stopping_worker_releases_waits(env, rsmq):
 
     def handle(body):
         begun.set()
-        go.wait(20)
+        go.wait(WAIT_SECONDS)
 
     worker = run(env, handle)
-    begun.wait(20)
+    begun.wait(WAIT_SECONDS)
     worker.stop(0)
     go.set()
     assert [env.record(id)["state"] for id in ids] == ["waiting", "waiting"]
@@ -271,7 +272,7 @@ def test_a_restored_message_begins_its_ended_job_again(env, rsmq):
     assert rsmq.job("q", id).result(0) == 1
     run(env, lambda body: 2)
     wait_until(lambda: env.is_empty("q"))
-    assert rsmq.job("q", id).result(20) == 2
+    assert rsmq.job("q", id).result(WAIT_SECONDS) == 2
 
 
 def test_cancelled_jobs_raise(env, rsmq):

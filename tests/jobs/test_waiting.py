@@ -12,6 +12,7 @@ from rsmq import AsyncRSMQ, InvalidValue
 from rsmq._sync import jobs as sync_jobs
 from rsmq.errors import ClientClosed, JobExpired, JobFailed, JobNotEnded, JobNotFound
 from rsmq.waiting import schedule, tracking
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import wait_until
 
 
@@ -29,7 +30,7 @@ def in_thread(call):
     thread.start()
 
     def get():
-        thread.join(30)
+        thread.join(WAIT_SECONDS)
         [(result, error)] = results
         if error is not None:
             raise error
@@ -54,7 +55,7 @@ def count_calls(env):
 def test_a_wait_asks_nothing_while_nothing_changes(env, rsmq):
     env.create_queues("q")
     id = rsmq.send_message("q", "x", track=True)
-    get = in_thread(lambda: rsmq.job("q", id).result(20))
+    get = in_thread(lambda: rsmq.job("q", id).result(WAIT_SECONDS))
     wait_until(lambda: env.raw.info("clients").get("tracking_clients"))
     wait_until(lambda: rsmq.watcher.is_tracking)
 
@@ -73,7 +74,7 @@ def test_all_waiters_of_a_job_are_woken(env, rsmq, monkeypatch):
         monkeypatch.setattr(module, "SAFETY_SECONDS", 3600.0)  # only the change wakes them
     env.create_queues("q")
     id = rsmq.send_message("q", "x", track=True)
-    gets = [in_thread(lambda: rsmq.job("q", id).result(60)) for _ in range(20)]
+    gets = [in_thread(lambda: rsmq.job("q", id).result(WAIT_SECONDS)) for _ in range(20)]
     wait_until(lambda: rsmq.watcher.is_tracking)
     track(env, lambda body: body)
     assert [get() for get in gets] == ["x"] * 20
@@ -115,7 +116,7 @@ def test_a_wait_ends_with_its_timeout(env, rsmq):
 def test_a_wait_for_a_record_whose_time_has_ended_says_so(env, rsmq):
     env.create_queues("q")
     id = rsmq.send_message("q", "x", track=True)
-    get = in_thread(lambda: rsmq.job("q", id).result(20))
+    get = in_thread(lambda: rsmq.job("q", id).result(WAIT_SECONDS))
     wait_until(lambda: rsmq.watcher.is_tracking)
     env.raw.hdel(f"{env.ns}:q:Q", id)
     env.raw.delete(env.key(id))  # as at the end of its time to live
@@ -179,7 +180,7 @@ def test_a_wait_for_jobs_of_which_none_has_ended_reads_in_growing_pauses():
 def test_a_wait_survives_a_lost_connection(env, rsmq):
     env.create_queues("q")
     id = rsmq.send_message("q", "x", track=True)
-    get = in_thread(lambda: rsmq.job("q", id).result(20))
+    get = in_thread(lambda: rsmq.job("q", id).result(WAIT_SECONDS))
     wait_until(lambda: rsmq.watcher.is_tracking)
     env.raw.client_kill_filter(_type="normal", skipme=True)
     track(env, lambda body: "done")
@@ -190,7 +191,7 @@ def test_a_wait_ends_when_its_client_is_closed(env):
     env.create_queues("q")
     client = env.create_client()
     id = client.send_message("q", "x", track=True)
-    get = in_thread(lambda: client.job("q", id).result(20))
+    get = in_thread(lambda: client.job("q", id).result(WAIT_SECONDS))
     wait_until(lambda: client.watcher.is_tracking)
     client.close()
     with pytest.raises(ClientClosed):
@@ -205,7 +206,7 @@ def test_await_waits_for_the_result(env, backend):
         async with AsyncRSMQ.from_url(env.url, ns=env.ns) as queues:
             ids = await queues.send_messages("q", ["1", "2"], track=True)
             first, second = (queues.job("q", id) for id in ids)
-            waiting = asyncio.ensure_future(asyncio.wait_for(first, 20))
+            waiting = asyncio.ensure_future(asyncio.wait_for(first, WAIT_SECONDS))
             await asyncio.sleep(0.05)
             assert not waiting.done()
             track(env, int)

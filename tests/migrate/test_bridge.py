@@ -31,7 +31,7 @@ from rsmq.migrate import (
 from tests.expect import refused
 from tests.migrate.keyed_server import Server
 from tests.migrate.stored import read_bodies, read_messages
-from tests.scale import scaled
+from tests.scale import WAIT_SECONDS, scaled
 from tests.servers import Server as RedisServer
 from tests.servers import redis_7
 from tests.workers.polling import wait_until
@@ -69,7 +69,7 @@ class RunningBridge:
             self.error = error
 
     def wait_for_end(self):
-        self._thread.join(10)
+        self._thread.join(WAIT_SECONDS)
         return not self._thread.is_alive()
 
 
@@ -178,7 +178,7 @@ def test_inward_bridge_serves_an_rfq_producer(local, remote, rfq, topic, raw, ns
                 numbers.append(int(json.loads(message.raw)["n"]))
                 target.rsmq.delete_message(message)
         producer.kill()
-        producer.wait(10)
+        producer.wait(WAIT_SECONDS)
         wait_until(lambda: not raw.exists(f"rfq:{topic}:backlog"))
     numbers += [int(json.loads(body)["n"]) for body in read_bodies(target.raw, ns, "to")]
 
@@ -488,7 +488,7 @@ def test_killed_bridge_loses_nothing(server, other_server, raw, ns, start, way):
             threshold = arrived() + chance.randrange(1, count // (kills + 1))
             wait_until(lambda threshold=threshold: arrived() >= threshold)
             process.kill()
-            process.wait(10)
+            process.wait(WAIT_SECONDS)
             assert process.returncode == -signal.SIGKILL
             if out:
                 local.rsmq.release_all_messages("q")
@@ -497,7 +497,7 @@ def test_killed_bridge_loses_nothing(server, other_server, raw, ns, start, way):
         if not out:
             wait_until(lambda: arrived() == count)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(WAIT_SECONDS) == 0
         if out:
             found = [int(body) for body in other_raw.lrange(f"{ns}-work", 0, -1)[::-1]]
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import wait_until
 
 
@@ -22,7 +23,7 @@ def test_task_survives_a_kill_in_the_list_of_its_worker(start_brpoplpush_worker,
     first = start_brpoplpush_worker(seconds=60)
     wait_until(lambda: raw.lrange(f"{ns}:w1-queue", 0, -1) == [b"mail:1"])
     first.kill()
-    first.wait(10)
+    first.wait(WAIT_SECONDS)
     start_brpoplpush_worker()
     wait_until(lambda: raw.llen(f"{ns}:log") == 2 and not raw.exists(f"{ns}:w1-queue"))
 
@@ -35,7 +36,7 @@ def test_interrupt_ends_the_worker_after_its_task(start_brpoplpush_worker, raw, 
     wait_until(lambda: raw.exists(f"{ns}:log:begun"))
     worker.send_signal(signal.SIGINT)
 
-    assert worker.wait(10) == 0
+    assert worker.wait(WAIT_SECONDS) == 0
     assert raw.lrange(f"{ns}:log", 0, -1) == [b"1"]
     assert raw.lrange(f"{ns}:work", 0, -1) == [b"mail:2"]
     assert not raw.exists(f"{ns}:w1-queue")
@@ -47,4 +48,4 @@ def test_interrupt_ends_a_waiting_worker(start_brpoplpush_worker, raw, ns):
     wait_until(lambda: raw.llen(f"{ns}:log") and not raw.exists(f"{ns}:w1-queue"))
     worker.send_signal(signal.SIGINT)
 
-    assert worker.wait(10) == 0
+    assert worker.wait(WAIT_SECONDS) == 0

@@ -15,7 +15,7 @@ from rsmq import RSMQ
 from rsmq.migrate.sources.rfq import make_uuid
 from tests.migrate.keyed_server import Server
 from tests.migrate.stored import read_bodies, read_messages
-from tests.scale import scaled
+from tests.scale import WAIT_SECONDS, scaled
 from tests.workers.polling import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +66,7 @@ def run_with_kills(start, target_raw, key, command, url, seed):
             process.poll() is not None or target_raw.zcard(key) >= threshold
         ))  # fmt: skip
         process.kill()
-        process.wait(10)
+        process.wait(WAIT_SECONDS)
     process = start(*command, url=url)
     _, errors = process.communicate(timeout=scaled(30, 600))
     # All messages may have been moved just before the kill.
@@ -167,7 +167,7 @@ class Consumers:
     def end(self):
         self._over.set()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(WAIT_SECONDS)
 
 
 @pytest.mark.parametrize("is_remote", [False, True])
@@ -199,14 +199,14 @@ def test_killed_migration_loses_nothing_while_rfq_is_active(
                     process.poll() is not None or len(consumers.numbers) >= threshold
                 ))  # fmt: skip
                 process.kill()
-                process.wait(10)
+                process.wait(WAIT_SECONDS)
                 consumer.kill()
-                consumer.wait(10)
+                consumer.wait(WAIT_SECONDS)
                 consumer = rfq.start_consumer(topic, seen_key)
             producer.kill()
-            producer.wait(10)
+            producer.wait(WAIT_SECONDS)
             consumer.kill()
-            consumer.wait(10)
+            consumer.wait(WAIT_SECONDS)
             process = start(*command, "--in-flight", url=target.url)
             _, errors = process.communicate()
             assert process.returncode == 0 or "There is no message" in errors, errors
@@ -247,14 +247,14 @@ def test_migration_loses_nothing_while_brpoplpush_workers_are_killed(
                 process.poll() is not None or target_raw.zcard(f"{ns}:to") >= threshold
             ))  # fmt: skip
             process.kill()
-            process.wait(10)
+            process.wait(WAIT_SECONDS)
             name = chance.choice(["w1", "w2"])
             workers[name].kill()
-            workers[name].wait(10)
+            workers[name].wait(WAIT_SECONDS)
             workers[name] = start_brpoplpush_worker(name, seconds=0.003)
         for worker in workers.values():
             worker.kill()
-            worker.wait(10)
+            worker.wait(WAIT_SECONDS)
         process = start(*command, "--in-flight", url=other_server.url)
         _, errors = process.communicate()
         assert process.returncode == 0 or "There is no list" in errors, errors

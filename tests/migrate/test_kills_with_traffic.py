@@ -17,7 +17,7 @@ import redis
 from rsmq import RSMQ
 from rsmq.migrate.sources.rfq import make_uuid
 from tests.migrate.stored import read_bodies
-from tests.scale import SOAK, scaled
+from tests.scale import SOAK, WAIT_SECONDS, scaled
 from tests.workers.polling import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +67,7 @@ class Traffic:
     def end(self):
         self._over.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(WAIT_SECONDS)
         if self._rsmq:
             self._rsmq.close()
 
@@ -174,7 +174,7 @@ class Consumer:
 
     def end(self):
         self._over.set()
-        self._thread.join(10)
+        self._thread.join(WAIT_SECONDS)
 
 
 def _ways():

@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from tests.expect import refused
+from tests.scale import WAIT_SECONDS
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_blocking_pop_returns_up_to_its_count_from_one_key(client, redisrq):
     waiting_thread = threading.Thread(target=pop)
     waiting_thread.start()
     ids = client.execute_command("RQ.PUSH", "b", "1", "2", "3")
-    waiting_thread.join(10)
+    waiting_thread.join(WAIT_SECONDS)
 
     assert replies == [[["b", ids[0], "1"], ["b", ids[1], "2"]]]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import wait_until
 
 
@@ -34,7 +35,7 @@ def test_programs_produce_and_consume_until_they_are_killed(rfq, topic, raw, ns)
     consumer = rfq.start_consumer(topic, f"{ns}:seen")
     wait_until(lambda: raw.llen(f"{ns}:seen") >= 5)
     producer.kill()
-    producer.wait(10)
+    producer.wait(WAIT_SECONDS)
     wait_until(lambda: rfq.call("info", topic=topic) == [0, 0])
     consumer.kill()
 

@@ -17,10 +17,11 @@ from rsmq.push.targets import parse_target
 from rsmq.worker import Worker
 from tests.push.conftest import LOCAL, dead_letters, wait_until
 from tests.push.receiver import OK, Reply, reply
+from tests.scale import WAIT_SECONDS
 
 
 def run(worker):
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
 
 def stored_state(raw, ns):

@@ -19,6 +19,7 @@ from rsmq.worker.state import lane
 from tests.push.conftest import LOCAL, wait_until
 from tests.push.receiver import OK, reply
 from tests.push.test_answers import stored_state
+from tests.scale import WAIT_SECONDS
 
 ROOT = Path(__file__).parents[2]
 HOUR_MS = 3_600_000
@@ -128,7 +129,7 @@ def test_one_process_tries_one_message_after_each_pause(server, ns, raw, rsmq, r
     finally:
         for process in processes:
             process.terminate()
-        codes = [process.wait(30) for process in processes]
+        codes = [process.wait(WAIT_SECONDS) for process in processes]
     assert codes == [0, 0]
     assert raw.zcard(f"{ns}:q-dead") == 0
     assert stored_state(raw, ns)["state"] == "closed"
@@ -265,7 +266,7 @@ def test_messages_are_pushed_though_the_state_cannot_be_shared(
 ):
     raw.set(f"{ns}:x:push", "another type")
     rsmq.send_message("q", "x")
-    make_worker(receiver.url).run(until_empty=True, timeout=30)
+    make_worker(receiver.url).run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert len(receiver.requests) == 1
     assert "the state of its target is not shared" in caplog.text
@@ -306,7 +307,7 @@ def test_a_worker_starts_again_with_its_webhook(rsmq, receiver, make_worker, unt
     for number in (1, 2):
         rsmq.send_message("q", str(number))
         if until_empty:
-            worker.run(until_empty=True, timeout=30)
+            worker.run(until_empty=True, timeout=WAIT_SECONDS)
         else:
             with worker:
                 wait_until(lambda n=number: len(receiver.answered) == n)

@@ -8,6 +8,7 @@ from rsmq.metrics import Metrics
 from rsmq.worker import Middleware
 from tests.push.conftest import wait_until
 from tests.push.receiver import OK, Reply, reply
+from tests.scale import WAIT_SECONDS
 
 
 def test_pushes_by_status_their_duration_and_the_state_of_the_target(
@@ -20,7 +21,7 @@ def test_pushes_by_status_their_duration_and_the_state_of_the_target(
     worker = make_worker(
         f"{receiver.url}?token=1", max_retries=0, middleware=[Metrics(registry)], concurrency=1
     )
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     def value(name, **labels):
         return registry.get_sample_value(
@@ -54,6 +55,6 @@ def test_hooks_of_webhooks(rsmq, receiver, make_worker):
             calls.append((queue, target, state, answer))
 
     id = rsmq.send_message("q", "x")
-    make_worker(receiver.url, middleware=[Recording()]).run(until_empty=True, timeout=30)
+    make_worker(receiver.url, middleware=[Recording()]).run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert calls == [("q", receiver.url, "closed", ""), (id, receiver.url, 204, True)]

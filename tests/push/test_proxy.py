@@ -19,6 +19,7 @@ from rsmq.worker import Worker
 from tests.push.conftest import wait_until
 from tests.push.receiver import reply
 from tests.push.test_safety import certificate, failure_of, run
+from tests.scale import WAIT_SECONDS
 
 __all__ = ["certificate"]
 
@@ -55,7 +56,7 @@ class Proxy:
         return [each.partition("\r\n")[0] for each in self.heads]
 
     def _call(self, coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(WAIT_SECONDS)
 
     def close(self):
         self._call(self._stop())

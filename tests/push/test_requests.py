@@ -12,10 +12,11 @@ from rsmq import BYTES, JSON, RSMQ, InvalidFormat
 from rsmq.worker import Worker
 from tests.push.conftest import LOCAL, SECRET, wait_until
 from tests.push.receiver import OK, reply
+from tests.scale import WAIT_SECONDS
 
 
 def run(worker):
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
 
 def test_a_request_has_the_body_and_the_headers_of_standard_webhooks(

@@ -22,12 +22,13 @@ from rsmq.worker import Worker
 from tests.ports import free_port
 from tests.push.conftest import dead_letters, wait_until
 from tests.push.receiver import Reply, reply
+from tests.scale import WAIT_SECONDS
 
 _REFUSED = "the host 'hooks.example' has no address that may be connected to; see the log"
 
 
 def run(worker):
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
 
 def failure_of(rsmq, worker):

@@ -46,7 +46,7 @@ def consume(server, raw):
     yield start
     for consumer in started:
         assert consumer.stop(10), "the consumer does not stop"
-        consumer.join(10)
+        consumer.join(WAIT_SECONDS)
         consumer.rsqm.quit()
 
 
@@ -120,7 +120,7 @@ def test_failed_message_waits_for_retry_delay(rsmq, raw, consume):
     rsmq.create_queue("q")
     id = rsmq.send_message("q", "m")
     consume(lambda **_: done.set(), retry_delay="500")
-    assert done.wait(10)
+    assert done.wait(WAIT_SECONDS)
     wait_for(lambda: raw.zscore("pc:q", id) > (time.time() + 400) * 1000)
 
     assert raw.hget("pc:q:Q", f"{id}:rc") == b"1"
@@ -130,7 +130,7 @@ def test_lease_is_renewed_while_the_processor_runs(rsmq, raw, consume):
     release = threading.Event()
     rsmq.create_queue("q", vt=1)
     id = rsmq.send_message("q", "m")
-    consume(lambda **_: release.wait(10))
+    consume(lambda **_: release.wait(WAIT_SECONDS))
     wait_for(lambda: raw.hexists("pc:q:Q", f"{id}:rc"))
     first = raw.zscore("pc:q", id)
     wait_for(lambda: raw.zscore("pc:q", id) > first + 900)
@@ -147,12 +147,12 @@ def test_message_with_a_lost_lease_is_not_changed(rsmq, raw, consume, caplog):
 
     def processor(**_):
         at_work.set()
-        return release.wait(10)
+        return release.wait(WAIT_SECONDS)
 
     rsmq.create_queue("q", vt=600)
     id = rsmq.send_message("q", "m")
     consume(processor)
-    assert at_work.wait(10)
+    assert at_work.wait(WAIT_SECONDS)
     rsmq.change_message_visibility("q", id, 0)
     theirs = rsmq.receive_message("q")
     with caplog.at_level(logging.WARNING):
@@ -187,13 +187,13 @@ def test_stop_ends_waiting_and_working_consumers(rsmq, raw, consume):
     consumer = consume(lambda **_: True, empty_queue_delay=3600)
     wait_for(lambda: raw.exists("pc:q:Q"))
     assert consumer.stop(30) is True
-    consumer.join(10)
+    consumer.join(WAIT_SECONDS)
     assert not consumer.is_alive()
 
     at_work, release = threading.Event(), threading.Event()
-    worker = consume(lambda **_: at_work.set() or release.wait(10))
+    worker = consume(lambda **_: at_work.set() or release.wait(WAIT_SECONDS))
     rsmq.send_message("q", "m")
-    assert at_work.wait(10)
+    assert at_work.wait(WAIT_SECONDS)
     assert worker.stop() is False
     release.set()
     assert worker.stop(10) is True
@@ -286,7 +286,7 @@ def test_retry_delay_none_is_the_visibility_timeout(rsmq, raw, consume):
     rsmq.create_queue("q", vt=700)
     id = rsmq.send_message("q", "m")
     consumer = consume(lambda **_: done.set(), retry_delay=None)
-    assert done.wait(10)
+    assert done.wait(WAIT_SECONDS)
     wait_for(lambda: raw.zscore("pc:q", id) > (time.time() + 600) * 1000)
 
     consumer.vt = 5

@@ -10,6 +10,7 @@ import pytest
 from rsmq.spark import InvalidOption
 from rsmq.spark.read.reasons import REASON_COLUMNS
 from rsmq.worker import Worker
+from tests.scale import WAIT_SECONDS
 
 WHOLE = {
     "queue": "q", "text": "failed once", "exception": "ValueError: no", "traceback": "Trace",
@@ -41,7 +42,7 @@ def test_columns_of_a_reason_that_a_worker_has_stored(env):
     worker = Worker(env.rsmq, name="w1")
     worker.listener("q", max_retries=0, dead_letter_queue="dead")(fail)
     env.rsmq.create_queue("dead")
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
     (row,) = env.read(queue="dead", includeReasons=True)
     reason = env.rsmq.peek_messages("dead")[0].reason
 

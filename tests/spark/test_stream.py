@@ -449,7 +449,7 @@ def test_heartbeat_extends_the_timeout_until_stop(env, queue):
     heartbeat = query.reader.lease.heartbeat
     before = env.state()
     query.reader.stop()
-    heartbeat.join(10)
+    heartbeat.join(WAIT_SECONDS)
     assert not heartbeat.is_alive()
     changed = {key for key, value in env.state().items() if value != before[key]}
     assert changed <= {env.keys().zset}  # by a last heartbeat before the stop

@@ -87,7 +87,7 @@ def test_a_batch_is_planned_while_the_one_before_is_acknowledged(env, queue, mon
     acknowledge_parts = parts.acknowledge_parts
 
     def acknowledge_late(*args, **options):
-        assert may_continue.wait(20)
+        assert may_continue.wait(WAIT_SECONDS)
         return acknowledge_parts(*args, **options)
 
     monkeypatch.setattr(parts, "acknowledge_parts", acknowledge_late)
@@ -414,7 +414,7 @@ def test_a_batch_ahead_has_no_messages_of_the_batch_in_work(env, queue, monkeypa
     receive, may_continue = BatchParts.receive, threading.Event()
 
     def receive_late(*args):
-        assert may_continue.wait(20)
+        assert may_continue.wait(WAIT_SECONDS)
         return receive(*args)
 
     monkeypatch.setattr(BatchParts, "receive", receive_late)

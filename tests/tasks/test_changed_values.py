@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, PlainSerializer, SecretStr
 
 from rsmq import InvalidFormat
 from rsmq.errors import JobFailed
+from tests.scale import WAIT_SECONDS
 
 
 class Base(pydantic.BaseModel):
@@ -191,7 +192,7 @@ def test_a_result_that_would_arrive_changed_is_a_dead_letter_with_the_reason(
     with pytest.raises(
         JobFailed, match=r"the result of task app\.t can't be stored: .* would arrive"
     ):
-        job.result(timeout=10)
+        job.result(timeout=WAIT_SECONDS)
     [dead] = tasks.client.peek_messages("q-dead")
     assert "word" not in dead.reason.text
 

@@ -13,6 +13,7 @@ import pytest
 from rsmq import InvalidFormat
 from rsmq.tasks import RESULT, Tasks
 from rsmq.worker.children.processes import ChildProcesses
+from tests.scale import WAIT_SECONDS
 from tests.tasks import process_app as app
 
 
@@ -70,7 +71,7 @@ def test_whatever_can_be_called_by_names_can_be_a_task(
         assert task.send(1, 2).result() == result
     tasks.run_all()
 
-    assert job.result(timeout=10) == result
+    assert job.result(timeout=WAIT_SECONDS) == result
 
 
 def test_a_name_that_a_partial_has_chosen_can_not_be_passed_by_position(tasks, raw):
@@ -121,7 +122,7 @@ def test_a_parameter_may_have_any_name(tasks, raw):
     assert raw("q")[0] == '{"task":"t","args":{"self":2}}'
     tasks.run_all()
 
-    assert job.result(timeout=10) == 3
+    assert job.result(timeout=WAIT_SECONDS) == 3
     assert sorted(ran) == [
         (1, 0, 0, 0, 0),
         (2, 0, 0, 0, 0),
@@ -270,7 +271,7 @@ def test_run_all_starts_a_child_process_only_for_a_message_that_needs_one(
 ):
     job = app.find_thread.send()
     tasks_of_processes.run_all(timeout=None)
-    assert job.result(timeout=10) == os.getpid()
+    assert job.result(timeout=WAIT_SECONDS) == os.getpid()
     assert started == []
 
     with tasks_of_processes.worker():  # its start finds faults of the module
@@ -278,7 +279,7 @@ def test_run_all_starts_a_child_process_only_for_a_message_that_needs_one(
     job = app.find_process.send()
     tasks_of_processes.run_all(timeout=None)
     assert len(started) == 2
-    assert job.result(timeout=10) != os.getpid()
+    assert job.result(timeout=WAIT_SECONDS) != os.getpid()
 
 
 def test_run_all_raises_the_error_of_a_child_process_that_can_not_start(

@@ -13,6 +13,7 @@ from rsmq import InvalidFormat, InvalidValue
 from rsmq.operations.plain import plain_command
 from rsmq.tasks import RESULT
 from rsmq.worker.operations import FollowingMessage, Identity, finish_messages
+from tests.scale import WAIT_SECONDS
 
 _numbers = itertools.count()
 
@@ -137,7 +138,7 @@ def test_a_result_that_is_no_argument_of_the_next_task_is_a_dead_letter(tasks):
     def number(value: int) -> None: ...
 
     add.options(then=number.signature(RESULT)).send(1, 2)
-    tasks.worker().run(until_empty=True, timeout=30)
+    tasks.worker().run(until_empty=True, timeout=WAIT_SECONDS)
 
     [dead] = tasks.client.peek_messages("a-dead")
     assert dead.reason.text == (
@@ -216,7 +217,7 @@ def test_an_item_that_runs_twice_counts_once_and_a_failed_one_is_waited_for(task
     tasks.map(item, [0, 1], then=end.signature())
     [body] = [each for each in raw("items") if '"number":0}' in each]
     tasks.client.send_message("items", body)  # as a redelivery after the item has returned
-    tasks.worker().run(until_empty=True, timeout=30)
+    tasks.worker().run(until_empty=True, timeout=WAIT_SECONDS)
     assert ran == [0, 0]
     [key] = keys_of_maps(tasks)
     assert tasks.client.run(plain_command("HKEYS", key)) == [b"then", b"1"]

@@ -16,6 +16,7 @@ from rsmq.tasks import RESULT
 from rsmq.worker import Worker
 from rsmq.worker.logging import MessageFilter
 from rsmq.worker.middlewares import CarryHeaders
+from tests.scale import WAIT_SECONDS
 
 
 @pytest.fixture(params=["threads", "asyncio"])
@@ -94,7 +95,7 @@ def test_the_middleware_makes_headers_of_messages_current(tasks, raw):
     with use_headers({"request_id": "7f3a"}):
         tasks.client.send_message("in", 1, codec=codec)
     tasks.client.send_message("in", 2, codec=codec)
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert records == [(1, "7f3a"), (2, None)]
     assert raw("out") == ['{"headers":{"request_id":"7f3a"},"body":1}', "2"]

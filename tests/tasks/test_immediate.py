@@ -18,6 +18,7 @@ from rsmq.metrics import Metrics
 from rsmq.sqlalchemy import send_on_commit
 from rsmq.worker import DeadLetter, Defer, Discard, Middleware, Retry, current_message
 from rsmq.worker.middlewares import RateLimit
+from tests.scale import WAIT_SECONDS
 
 
 class StopForNow(Retry):
@@ -67,7 +68,7 @@ def test_an_outcome_that_a_task_asks_for_is_the_state_of_its_job(
             assert (status.ended_at is None) is (raised is JobNotEnded)
             with pytest.raises(raised):
                 job.result()
-            assert tasks.client.wait_for_jobs([job], timeout=5) == [status]
+            assert tasks.client.wait_for_jobs([job], timeout=WAIT_SECONDS) == [status]
             assert job.cancel() == "ended"
         job = asyncio.run(send())
         assert job.ended.state == state
@@ -112,7 +113,7 @@ def test_jobs_are_read_by_other_clients_of_the_program(tasks):
         assert client.job("q", done.id).result() == 8
         assert client.job("q", done.id).progress() == ReportedProgress(4, 9)
         with pytest.raises(JobFailed, match="Discard: too large"):
-            client.job("q", failed.id).result(timeout=5)
+            client.job("q", failed.id).result(timeout=WAIT_SECONDS)
         assert client.wait_for_jobs([client.job("q", done.id)])[0].state == "succeeded"
         for queue, id in (
             ("other", done.id),

@@ -53,8 +53,8 @@ def test_a_job_has_the_result_of_the_function(tasks):
         "succeeded", '{"title": "A", "at": "2026-01-02"}',
     )  # fmt: skip
     assert 0 < ttl <= 60_000
-    assert job.result(timeout=5) == Page(title="A", at=dt.date(2026, 1, 2))
-    assert job.status().result() == job.result(timeout=5)
+    assert job.result(timeout=WAIT_SECONDS) == Page(title="A", at=dt.date(2026, 1, 2))
+    assert job.status().result() == job.result(timeout=WAIT_SECONDS)
     # Other programs get the JSON.
     assert tasks.client.job("q", job.id).result() == {"title": "A", "at": "2026-01-02"}
 
@@ -69,7 +69,7 @@ def test_async_tasks_and_many_of_them_have_results_too(tasks):
         jobs.append(await double.options(level="high").asend(3))
         await asyncio.to_thread(tasks.run_all)
         assert isinstance(jobs[0], AsyncJobHandle)
-        results = [await jobs[0], *[await each.result(5) for each in jobs[1:]]]
+        results = [await jobs[0], *[await each.result(WAIT_SECONDS) for each in jobs[1:]]]
         await tasks.aclose()
         return results
 
@@ -136,7 +136,7 @@ def test_a_task_is_tracked_if_its_queue_is(tasks):
     tasks.queue("q", track=True)
     jobs = tasks.send_many([first.signature(), second.signature()])
     tasks.run_all()
-    assert [each.result(5) for each in jobs] == [1, 2]
+    assert [each.result(WAIT_SECONDS) for each in jobs] == [1, 2]
 
 
 @pytest.mark.parametrize("has_pydantic", [True, False])
@@ -160,16 +160,16 @@ def test_a_result_that_is_not_of_its_type_is_a_failure_without_a_retry(
 
     add.arguments._types = {"total": int, "is_wrong": bool, "return": Sum}  # a local class
     good, wrong = add.send(1, False), add.send(2, True)
-    tasks.worker().run(until_empty=True, timeout=30)
-    assert good.result(5) == Sum(1)
+    tasks.worker().run(until_empty=True, timeout=WAIT_SECONDS)
+    assert good.result(WAIT_SECONDS) == Sum(1)
     with pytest.raises(JobFailed, match="the result of task t can't be stored"):
-        wrong.result(5)
+        wrong.result(WAIT_SECONDS)
     assert sorted(calls) == [1, 2]
     # A type that has changed since.
     add.arguments._types["return"] = int
     del add.arguments._result_converter
     with pytest.raises(InvalidFormat, match="Invalid result format: t"):
-        good.result(5)
+        good.result(WAIT_SECONDS)
 
 
 def test_an_annotation_of_a_result_that_no_json_has_is_refused_if_it_is_stored(tasks):
@@ -212,11 +212,11 @@ def test_the_record_says_succeeded_when_the_next_task_is_sent(tasks):
 
     tasks.client.create_queue("b")
     job = first.options(then=second.signature(RESULT)).send(1)
-    tasks.worker(middleware=[Ends()]).run(until_empty=True, timeout=30)
+    tasks.worker(middleware=[Ends()]).run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert states == [("running", 1, 0), ("succeeded", 0, 1)]
     assert 0 < record(tasks, job)[1] <= 60_000
-    assert job.result(5) == Page(title="1")
+    assert job.result(WAIT_SECONDS) == Page(title="1")
     assert job.progress() == ReportedProgress(3, 3, "all")
     assert ran == [Page(title="1")]
 
@@ -231,7 +231,7 @@ def test_items_of_a_map_have_results(tasks):
 
     jobs = tasks.map(item, range(5), then=end.signature())
     tasks.run_all()
-    statuses = tasks.client.wait_for_jobs(jobs, timeout=5)
+    statuses = tasks.client.wait_for_jobs(jobs, timeout=WAIT_SECONDS)
     assert [each.result() for each in statuses] == [0, 1, 4, 9, 16]
     assert tasks.client.get_queue_attributes("ends").total_sent == 1
 

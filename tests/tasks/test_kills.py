@@ -12,7 +12,7 @@ import time
 import pytest
 
 from rsmq.tasks import RESULT, Tasks
-from tests.scale import scaled
+from tests.scale import WAIT_SECONDS, scaled
 from tests.schedules.conftest import wait_until
 from tests.tasks.kills_app import NAMES, QUEUES, declare
 
@@ -53,7 +53,7 @@ def test_each_next_task_is_sent_once_through_kills(server, ns):
                     worker.wait()
         # Messages that a killed worker had in flight become visible after their timeouts.
         while any(tasks.client.get_queue_attributes(queue).messages for queue in QUEUES):
-            assert start("--burst").wait(60) == 0
+            assert start("--burst").wait(WAIT_SECONDS) == 0
             time.sleep(0.2)
 
         # The script that sends the next task has ended the record.

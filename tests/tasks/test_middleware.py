@@ -13,6 +13,7 @@ from rsmq import NotEmptyInTime
 from rsmq.worker import DeadLetter, Defer, Discard, Middleware, Retry, current_message
 from rsmq.worker.importing import import_worker
 from rsmq.worker.middlewares import CallContext
+from tests.scale import WAIT_SECONDS
 from tests.tasks import process_app
 
 customer = contextvars.ContextVar("customer", default=None)
@@ -94,7 +95,7 @@ def test_each_outcome_is_reported_once_and_only_failures_as_such(
     tasks, outcomes, errors, expected, is_async
 ):
     declare(tasks, errors, is_async=is_async).send()
-    tasks.worker().run(until_empty=True, timeout=30)
+    tasks.worker().run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert outcomes.noted == expected
 
@@ -103,7 +104,7 @@ def test_a_failure_is_reported_that_no_handler_has_seen(tasks, outcomes):
     declare(tasks, [], is_async=False, drop=True)
     tasks.client.create_queue("q")
     tasks.client.send_message("q", '{"task":"unknown"}')
-    tasks.worker().run(until_empty=True, timeout=30)
+    tasks.worker().run(until_empty=True, timeout=WAIT_SECONDS)
 
     [(hook, text, attempt, is_final, _)] = outcomes.noted
     assert (hook, attempt, is_final) == ("failure", 1, True)
@@ -120,7 +121,7 @@ def test_a_hook_that_fails_is_logged_and_harms_nothing(tasks, caplog):
 
     tasks.middleware(Broken())
     declare(tasks, [OSError("a")], is_async=False).send()
-    tasks.worker().run(until_empty=True, timeout=30)
+    tasks.worker().run(until_empty=True, timeout=WAIT_SECONDS)
 
     broken = [each for each in caplog.records if "Broken.on_" in each.getMessage()]
     assert len(broken) == 2
@@ -139,7 +140,7 @@ def test_a_failed_commit_is_reported_with_the_context_of_its_call(tasks, outcome
 
     tasks.middleware(CallContext(lambda message: refuse()))
     task.send()
-    tasks.worker().run(until_empty=True, timeout=30)
+    tasks.worker().run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert outcomes.noted == [("failure", "the commit was refused", 1, True, "eve")]
 
@@ -160,7 +161,7 @@ def test_the_order_is_that_of_the_tasks_and_then_of_the_worker(tasks):
     tasks.middleware(naming("a"), naming("b"))
     tasks.middleware(naming("c"))
     task.send()
-    tasks.worker(middleware=[naming("d")]).run(until_empty=True, timeout=30)
+    tasks.worker(middleware=[naming("d")]).run(until_empty=True, timeout=WAIT_SECONDS)
     task.send()
     tasks.run_all()
 
@@ -193,7 +194,7 @@ def test_arun_all_runs_async_tasks_in_this_event_loop(tasks, outcomes):
         job = await in_loop.asend(1)
         await in_thread.asend()
         await tasks.arun_all()
-        result = await job.result(timeout=10)
+        result = await job.result(timeout=WAIT_SECONDS)
         await tasks.close_asyncio()
         return result, threading.get_ident()
 

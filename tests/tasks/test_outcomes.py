@@ -18,6 +18,7 @@ from rsmq.operations.plain import plain_command
 from rsmq.tasks import RESULT, Tasks
 from rsmq.worker import Middleware
 from rsmq.worker.middlewares import CallContext
+from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7
 from tests.tasks import app
 from tests.workers.polling import state_of, wait_until
@@ -89,13 +90,13 @@ def test_a_commit_that_fails_is_a_failure_and_what_follows_waits_for_the_next_on
         [job] = tasks.map(first, [1], then=second.signature(7))
     else:
         job = first.options(then=second.signature(RESULT)).send(1)
-    tasks.worker(middleware=[session, Retries()]).run(until_empty=True, timeout=30)
+    tasks.worker(middleware=[session, Retries()]).run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert ran == [1, 1, 1, ("second", 7 if is_map else 2)]
     assert states == [("CommitError", b"retrying")] * 2
     assert commits == [([job.id], 0)] * 3
     assert sent(tasks) == 1
-    assert job.result(5) == 2
+    assert job.result(WAIT_SECONDS) == 2
 
 
 def test_an_outer_middleware_sees_that_an_inner_one_has_failed(tasks):
@@ -108,7 +109,9 @@ def test_an_outer_middleware_sees_that_an_inner_one_has_failed(tasks):
             seen.append(type(error).__name__)
 
     first.send(1)
-    tasks.worker(middleware=[Report(), session, Report()]).run(until_empty=True, timeout=30)
+    tasks.worker(middleware=[Report(), session, Report()]).run(
+        until_empty=True, timeout=WAIT_SECONDS
+    )
     assert seen == ["NoneType", "CommitError"]
 
 
@@ -117,7 +120,7 @@ def test_a_commit_that_fails_for_the_last_time_sends_nothing(tasks):
     first, second = declare(tasks, ran, max_retries=0)
     session = session_of(tasks, commits, itertools.repeat(True))
     job = first.options(then=second.signature(RESULT)).send(1)
-    tasks.worker(middleware=[session]).run(until_empty=True, timeout=30)
+    tasks.worker(middleware=[session]).run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert ran == [1]
     assert sent(tasks) == 0
@@ -135,13 +138,13 @@ def test_a_worker_that_dies_before_its_commit_has_sent_nothing(tasks):
         def after_handle(self, message, error, seconds):
             if not is_entered.is_set():
                 is_entered.set()
-                may_end.wait(30)
+                may_end.wait(WAIT_SECONDS)
                 message.fail(CommitError())
 
     job = first.options(then=second.signature(RESULT)).send(1)
     worker = tasks.worker(middleware=[HangingCommit()], grace=0)
     worker.start()
-    assert is_entered.wait(30)
+    assert is_entered.wait(WAIT_SECONDS)
     # As a kill at this moment would leave it.
     [message] = tasks.client.peek_messages("a")
     assert (message.id, sent(tasks), record(tasks, job)[b"state"]) == (job.id, 0, b"running")
@@ -181,7 +184,7 @@ def test_a_commit_decides_about_a_task_in_a_child_process(server, ns, monkeypatc
     with RSMQ.from_url(server.url, ns=ns) as client:
         assert len(client.receive_messages("done", 10)) == 3
         assert client.get_queue_attributes("mail").total_sent == 1
-        assert client.job("heavy", job.id).result(5) == {"root": 7, "square": 49}
+        assert client.job("heavy", job.id).result(WAIT_SECONDS) == {"root": 7, "square": 49}
 
 
 @pytest.fixture
@@ -234,7 +237,7 @@ def test_an_outcome_is_kept_while_redis_is_away(own_server, is_async, is_map):
         assert ran == [1, ("next", 2)]
         assert ended == [None, None]
         assert (worker.numbers.dead, worker.numbers.failed) == (0, 0)
-        assert job.result(5) == 2
+        assert job.result(WAIT_SECONDS) == 2
         assert sent(producer) == 1
         assert not producer.client.peek_messages("a-dead")
 
@@ -269,7 +272,7 @@ def test_a_message_that_is_gone_is_neither_a_dead_letter_nor_retried(tasks):
     first.send(False)
     last.send()
     worker = tasks.worker(middleware=[Ends()])
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
     assert hooks == []
     assert (worker.numbers.failed, worker.numbers.retried, worker.numbers.dead) == (2, 0, 0)
     assert not tasks.client.peek_messages("a-dead")
@@ -294,7 +297,7 @@ def test_what_does_not_fit_into_its_queue_ends_the_task_at_once(tasks):
     tasks.client.create_queue("b", maxsize=1024)
     job = first.options(then=second.signature(RESULT)).send()
     worker = tasks.worker(middleware=[Ends()])
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert ran == [1]
     assert hooks == [("a", "a-dead", "DeadLetter")]
@@ -347,7 +350,7 @@ def test_what_follows_is_checked_before_the_function_is_called(tasks, following)
     tasks.client.create_queue("a")
     tasks.client.send_message("a", body.replace('"1e400"', "1e400"))
     worker = tasks.worker()
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert ran == []
     assert (worker.numbers.dead, worker.numbers.retried) == (1, 0)
@@ -366,7 +369,7 @@ def test_a_queue_that_can_not_be_written_ends_the_task_at_once(tasks):
     first.send(2)
     worker = tasks.worker()
     del worker._listeners["b"]
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert sorted(ran) == [1, 2]
     assert (worker.numbers.dead, worker.numbers.retried, worker.numbers.handled) == (1, 0, 1)
@@ -389,7 +392,7 @@ def test_what_follows_many_messages_is_sent_in_few_steps(tasks):
         return run(operation)
 
     tasks.client.run = count
-    tasks.run_all(timeout=60)
+    tasks.run_all(timeout=WAIT_SECONDS)
     assert len(ran) == 1200
     assert sent(tasks) == 600
     assert max(steps) <= 3 + 3 * 250

@@ -15,12 +15,13 @@ from rsmq.errors import JobNotTracked
 from rsmq.operations.plain import plain_command
 from rsmq.tasks import Tasks
 from rsmq.worker import DeadLetter, Retry, current_message
+from tests.scale import WAIT_SECONDS
 from tests.tasks import process_app
 from tests.workers.polling import wait_until
 
 
 def run(tasks, **options):
-    tasks.worker(**options).run(until_empty=True, timeout=30)
+    tasks.worker(**options).run(until_empty=True, timeout=WAIT_SECONDS)
 
 
 def dead(tasks, queue):
@@ -37,8 +38,8 @@ def test_tasks_of_a_queue_run_where_they_belong():
     loop_job = process_app.mixed_async.send()
     run(tasks)
 
-    (thread_pid, thread), (child_pid, _) = (each.result(timeout=10) for each in jobs)
-    loop_pid, loop_thread = loop_job.result(timeout=10)
+    (thread_pid, thread), (child_pid, _) = (each.result(timeout=WAIT_SECONDS) for each in jobs)
+    loop_pid, loop_thread = loop_job.result(timeout=WAIT_SECONDS)
     assert thread_pid == loop_pid == os.getpid() != child_pid
     assert (thread.rpartition("-")[0], loop_thread) == ("rsmq-handler", "rsmq-tasks")
 
@@ -165,15 +166,15 @@ def test_the_visibility_timeout_of_a_task_is_the_least(tasks):
     begun, release = threading.Barrier(3), threading.Event()
 
     def wait() -> None:
-        begun.wait(30)
-        release.wait(30)
+        begun.wait(WAIT_SECONDS)
+        release.wait(WAIT_SECONDS)
 
     tasks.queue("q", vt=30)
     long = tasks.task(queue="q", name="long", vt=3000)(wait)
     short = tasks.task(queue="q", name="short", vt=1)(partial(wait))
     ids = [long.send().id, short.send().id]
     with tasks.worker():
-        begun.wait(30)
+        begun.wait(WAIT_SECONDS)
 
         def hidden_ms(id):
             message = tasks.client.get_message("q", id)
@@ -228,12 +229,12 @@ def test_only_the_results_of_tracked_tasks_are_kept(tasks):
     def ttl(job):
         return tasks.client.run(plain_command("PTTL", f"rsmq:q:x:job:{job.id}".encode()))
 
-    assert [job.result(timeout=10) for job in jobs[:2]] == [0, 1]
+    assert [job.result(timeout=WAIT_SECONDS) for job in jobs[:2]] == [0, 1]
     assert 3_500_000 < ttl(jobs[0]) <= 3_600_000
     assert 7_100_000 < ttl(jobs[1]) <= 7_200_000
     assert ttl(jobs[2]) <= 1000
     with pytest.raises(JobNotTracked):
-        jobs[2].result(timeout=10)
+        jobs[2].result(timeout=WAIT_SECONDS)
     assert tasks.client.get_queue_attributes("q-dead").messages == 0
 
 
@@ -276,7 +277,7 @@ def test_a_running_async_task_beside_plain_ones_can_be_cancelled(tasks):
     plain.send()
     job = asynchronous.send()
     with tasks.worker():
-        assert begun.wait(30)
+        assert begun.wait(WAIT_SECONDS)
         assert job.cancel() == "requested"
         wait_until(lambda: job.status().is_ended)
 
@@ -289,7 +290,7 @@ def test_waiting_calls_of_all_kinds_are_released_at_the_stop(tasks):
     @tasks.task(queue="q", name="plain")
     def plain() -> None:
         begun.set()
-        release.wait(30)
+        release.wait(WAIT_SECONDS)
 
     @tasks.task(queue="q", name="async", max_retries=1)
     async def asynchronous() -> None: ...
@@ -297,7 +298,7 @@ def test_waiting_calls_of_all_kinds_are_released_at_the_stop(tasks):
     plain.send()
     worker = tasks.worker(concurrency=1)
     with worker:
-        assert begun.wait(30)
+        assert begun.wait(WAIT_SECONDS)
         tasks.send_many([each.signature() for each in (asynchronous, plain) for _ in range(5)])
         worker.stop_listener("q")
         release.set()

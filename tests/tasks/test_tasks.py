@@ -18,6 +18,7 @@ from rsmq.jobs import JobHandle
 from rsmq.tasks import Tasks
 from rsmq.worker import Discard, Middleware, Retry, Worker, current_message
 from rsmq.worker.importing import NotImportable, import_worker
+from tests.scale import WAIT_SECONDS
 from tests.tasks import app
 
 PARAMETERS = "parameters are (a: 'int') -> 'None'"
@@ -107,7 +108,7 @@ def test_a_message_can_have_its_own_number_of_retries(tasks):
         raise ValueError
 
     task.options(max_retries=1, expires=600).send()
-    tasks.worker().run(until_empty=True, timeout=30)
+    tasks.worker().run(until_empty=True, timeout=WAIT_SECONDS)
     assert attempts == [1, 2]
 
 
@@ -175,7 +176,7 @@ def test_a_body_that_no_task_accepts_is_a_dead_letter_with_the_reason(tasks, bod
 
     tasks.client.create_queue("q")
     tasks.client.send_messages("q", [body, '{"task":"t","args":{"a":1},"other":true}'])
-    tasks.worker().run(until_empty=True, timeout=30)
+    tasks.worker().run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert ran == [1]
     [dead] = tasks.client.peek_messages("q-dead")
@@ -193,7 +194,7 @@ def test_a_task_that_always_fails_is_retried_and_then_a_dead_letter(tasks, raw):
         raise ValueError("broken")
 
     task.send()
-    tasks.worker().run(until_empty=True, timeout=30)
+    tasks.worker().run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert attempts == [1, 2, 3]
     assert raw("q-dead") == ['{"task":"t","args":{}}']
@@ -274,7 +275,7 @@ def test_a_schedule_sends_the_body_of_the_task(tasks):
 
     tasks.schedule("often", report.signature(2026), every=0.1)
     with tasks.worker():
-        assert ran.wait(30)
+        assert ran.wait(WAIT_SECONDS)
     stored = tasks.client.schedules.get("often").definition
     assert stored.queue == "q"
     assert stored.body == b'{"task":"t","args":{"year":2026}}'
@@ -382,7 +383,7 @@ def test_the_worker_of_a_declaration_is_an_ordinary_one(tasks):
     assert isinstance(worker, Worker)
     assert (worker.name, worker.concurrency) == ("w", 2)
     task.send()
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
     assert seen == [{"task": "t", "args": {}}]
 
 
@@ -438,7 +439,7 @@ def test_rsmq_worker_runs_tasks_and_those_of_processes(server, ns):
         [done] = queues.peek_messages("done")
         pid, _, square = done.raw.decode().split()
         assert square == "49"
-        assert queues.job("heavy", id).result(timeout=5) == {"root": 7, "square": 49}
+        assert queues.job("heavy", id).result(timeout=WAIT_SECONDS) == {"root": 7, "square": 49}
         assert "welcome 1 en" in ended.stdout
         assert pid not in ended.stderr
         assert queues.peek_messages("heavy") == []

@@ -13,6 +13,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
 
@@ -221,7 +222,7 @@ def test_export_can_be_piped_into_import(rsmq, environment, source, target):
     )  # fmt: skip
     export.stdout.close()
 
-    assert (export.wait(10), completed_import.returncode) == (0, 0)
+    assert (export.wait(WAIT_SECONDS), completed_import.returncode) == (0, 0)
     assert target.scores("q") == source.scores("q")
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from rsmq import RSMQ
 from rsmq.transfer import export_queues, files
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import wait_until
 
 pytestmark = pytest.mark.slow
@@ -58,8 +59,8 @@ def test_killed_import_can_be_run_again(server, ns, raw, start, source, tmp_path
     process = start("import", tmp_path / "f")
     wait_until(lambda: raw.zcard(f"{ns}:a") + raw.zcard(f"{ns}:b") >= threshold)
     process.kill()
-    process.wait(10)
-    assert start("import", tmp_path / "f").wait(20) == 0
+    process.wait(WAIT_SECONDS)
+    assert start("import", tmp_path / "f").wait(WAIT_SECONDS) == 0
 
     for name in ("a", "b"):
         before, after = (

@@ -11,6 +11,7 @@ import rsmq.waiting.watcher_state
 from rsmq import ClientClosed
 from rsmq.waiting.asyncio_ import AsyncWatcher, AsyncWatchers
 from rsmq.wire.keys import Namespace
+from tests.scale import WAIT_SECONDS
 
 NAMESPACE = Namespace("rsmq")
 QUEUE = b"rsmq:q"
@@ -84,9 +85,9 @@ def test_close_ends_waits_of_this_loop_and_of_others(watchers):
         with pytest.raises(ClientClosed):
             watchers.current()
 
-    started.wait(10)
+    started.wait(WAIT_SECONDS)
     asyncio.run(close())
-    thread.join(20)
+    thread.join(WAIT_SECONDS)
     assert not thread.is_alive()
     assert len(errors) == 1
 

@@ -15,6 +15,7 @@ from rsmq import BYTES, JSON, MSGPACK, RSMQ, TEXT, AsyncRSMQ, errors
 from rsmq.tasks import Tasks
 from rsmq.waiting import event_loop
 from rsmq.worker import Worker
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import wait_until
 
 URL = "redis://127.0.0.1:6379/0"
@@ -484,7 +485,9 @@ def test_a_blocking_result_or_send_in_an_event_loop_warns_at_the_line_of_the_cal
 
         job = work.send()
         # The job ends when the call has warned, and waits.
-        assert "await job" in asyncio.run(call(lambda: job.result(timeout=60), tasks.run_all))
+        assert "await job" in asyncio.run(
+            call(lambda: job.result(timeout=WAIT_SECONDS), tasks.run_all)
+        )
         assert "await task.asend" in asyncio.run(call(work.send))
         many = asyncio.run(call(lambda: tasks.send_many([work.signature()])))
         assert "asend_many" in many

@@ -12,6 +12,7 @@ import redis
 from rsmq.transport.threads import pools
 from rsmq.transport.threads.pools import LentConnections, SharedConnections
 from rsmq.transport.topology.group import ConnectionLimit, ServerPool
+from tests.scale import WAIT_SECONDS
 
 FOREVER = float("inf")
 
@@ -105,7 +106,7 @@ def test_a_call_waits_for_a_connection_until_its_pool_or_its_deadline_ends_the_w
     )
     thread.start()
     connections.release(one, is_usable=True)
-    thread.join(20)
+    thread.join(WAIT_SECONDS)
 
     assert got == [one]
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from rsmq.push.exchange import ExchangeTimeLimit
+from tests.scale import WAIT_SECONDS
 
 SECONDS = 0.05
 
@@ -31,7 +32,7 @@ def test_each_push_expires_and_its_task_is_not_cancelled_afterwards():
         for _ in range(3):  # not at the same time, so the timer is set again
             tasks.append(asyncio.create_task(push(limit)))
             await asyncio.sleep(SECONDS / 3)
-        return await asyncio.wait_for(asyncio.gather(*tasks), 30)
+        return await asyncio.wait_for(asyncio.gather(*tasks), WAIT_SECONDS)
 
     assert asyncio.run(main()) == [0, 0, 0]
 
@@ -51,7 +52,7 @@ def test_a_push_that_has_ended_is_not_cancelled():
     async def main():
         limit = ExchangeTimeLimit(SECONDS)
         ended = asyncio.create_task(push(limit, is_ended=True))
-        await asyncio.wait_for(push(limit), 30)  # it began later, and has expired
+        await asyncio.wait_for(push(limit), WAIT_SECONDS)  # it began later, and has expired
         is_done = ended.done()
         ended.cancel()
         await asyncio.gather(ended, return_exceptions=True)

@@ -20,6 +20,7 @@ from rsmq.web.access.users import read_users
 from rsmq.web.table import Scope
 from tests.push.conftest import wait_until
 from tests.push.receiver import Receiver
+from tests.scale import WAIT_SECONDS
 from tests.servers import free_port
 
 
@@ -57,7 +58,7 @@ class _Web:
             self._process.send_signal(number)
             self.said = self._process.stderr.read()
             self._process.stderr.close()
-        return self._process.wait(30)
+        return self._process.wait(WAIT_SECONDS)
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def test_it_serves_on_if_nobody_reads_what_it_says(server, ns):
 
     wait_until(is_ready).close()
     process.terminate()
-    assert process.wait(30) == 0
+    assert process.wait(WAIT_SECONDS) == 0
 
 
 @pytest.fixture

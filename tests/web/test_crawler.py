@@ -11,7 +11,7 @@ from rsmq import RSMQ, AsyncRSMQ
 from rsmq.web import create_app
 from rsmq.web.pages.actions import ACTIONS
 from rsmq.web.pages.views import PAGES
-from tests.scale import SOAK
+from tests.scale import SOAK, WAIT_SECONDS
 from tests.servers import Server, redis_7
 from tests.web.asgi import Http
 from tests.web.crawling import crawl, forms_of, page_paths, shape_of
@@ -112,13 +112,13 @@ def _watching(server, ns, *, in_scripts=False):
 
     thread = threading.Thread(target=watch)
     thread.start()
-    assert ready.wait(30)
+    assert ready.wait(WAIT_SECONDS)
     try:
         yield found
     finally:
         with server.raw() as raw:
             raw.echo(ns)
-        thread.join(30)
+        thread.join(WAIT_SECONDS)
 
 
 @pytest.mark.parametrize(

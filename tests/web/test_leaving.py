@@ -15,7 +15,7 @@ from rsmq.web import create_app
 from rsmq.web.connection import WatchedConnection
 from rsmq.web.tail import _tails as tails
 from tests.proxy import Proxy
-from tests.scale import scaled
+from tests.scale import WAIT_SECONDS, scaled
 from tests.servers import free_port
 from tests.web.asgi import Http, open_queues
 
@@ -97,7 +97,7 @@ def test_all_waits_end_with_an_answer_if_the_server_stops(server, ns):
         await _until(is_followed)
         await http.app.state.end_waits()
         received, popped, padded, raw, job, tail = await asyncio.wait_for(
-            asyncio.gather(*waiting), 30
+            asyncio.gather(*waiting), WAIT_SECONDS
         )
         assert received.json == popped.json == padded.json == {"messages": []}
         assert raw.status == 204

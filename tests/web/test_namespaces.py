@@ -16,6 +16,7 @@ from rsmq.web import application, create_app
 from rsmq.web.access.secrets import hash_password, hash_token
 from rsmq.web.audit import read_entries
 from rsmq.web.root_path import RootPath
+from tests.scale import WAIT_SECONDS
 from tests.web.asgi import Http
 from tests.web.pages_client import open_pages, read_page, run_action
 
@@ -330,7 +331,7 @@ def test_a_server_is_ready_if_all_its_namespaces_are_and_ends_the_waits_of_all(r
         waiting = asyncio.create_task(http("POST", "/ns/billing/receive", content))
         await asyncio.sleep(0)
         await http.app.state.end_waits()
-        assert (await asyncio.wait_for(waiting, 30)).json == {"messages": []}
+        assert (await asyncio.wait_for(waiting, WAIT_SECONDS)).json == {"messages": []}
 
         async def fail(*_):
             raise OSError("gone")

@@ -9,6 +9,7 @@ import uvloop
 
 from rsmq import AsyncRSMQ
 from rsmq.web import connection, create_app
+from tests.scale import WAIT_SECONDS
 from tests.web.test_leaving import _Client as Client
 from tests.web.test_leaving import _serving as serving
 from tests.web.test_leaving import _until as until
@@ -26,7 +27,7 @@ def run(request, server, ns, monkeypatch):
         async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
             await queues.create_queue("q", vt=9_999_999)
             async with serving(create_app(queues, auth=False)) as port:
-                await asyncio.wait_for(test(queues, port), 60)
+                await asyncio.wait_for(test(queues, port), WAIT_SECONDS)
 
     def run(test):
         with asyncio.Runner(loop_factory=request.param) as runner:
@@ -141,4 +142,4 @@ def test_a_server_that_stops_does_not_wait_for_clients_that_have_closed_their_ha
                 await ask(port, "/api/v1/queues/q")
             client.socket.close()
 
-    asyncio.run(asyncio.wait_for(test(), 60))
+    asyncio.run(asyncio.wait_for(test(), WAIT_SECONDS))

@@ -9,6 +9,7 @@ import pytest
 
 from rsmq import InvalidFormat
 from rsmq.worker.state.lane import Lane
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import state_of, wait_until
 
 
@@ -72,7 +73,7 @@ def test_a_stop_releases_waiting_messages_and_lets_running_calls_end(
         @worker.listener("q", retry_forever=True)
         def handle(body):
             begun.append(body)
-            release.wait(20)
+            release.wait(WAIT_SECONDS)
             ended.append(body)
 
     rsmq.send_messages("q", list("abcde"))

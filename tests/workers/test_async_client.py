@@ -13,6 +13,7 @@ from rsmq.transport.topology.address import Address
 from rsmq.transport.topology.group import ServerGroup
 from rsmq.transport.watched_loops import watched_loops
 from rsmq.worker import Worker
+from tests.scale import WAIT_SECONDS
 
 WARNING = "an async handler calls the synchronous client"
 
@@ -44,9 +45,9 @@ def test_async_handlers_use_the_server_and_settings_of_the_client(env, origin, c
     worker = env.create_worker(rsmq=client)
     listen(worker, client)
     for _ in range(2):  # a worker that runs again has a new client
-        worker.run(until_empty=True, timeout=60)
+        worker.run(until_empty=True, timeout=WAIT_SECONDS)
         client.send_message("q", 4)
-    worker.run(until_empty=True, timeout=60)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
     bodies = sorted(env.fields("out").values())
 
     assert [body for body in bodies if body.startswith(b"[")] == [
@@ -71,7 +72,7 @@ def test_client_is_closed_with_the_worker(env, rsmq):
         await worker.aio.send_message("out", body)
 
     rsmq.send_message("q", "x")
-    worker.run(until_empty=True, timeout=60)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
     with pytest.raises(Exception, match="closed"):
         asyncio.run(clients[0].send_message("out", "x"))
 
@@ -110,10 +111,10 @@ def test_synchronous_call_in_the_loop_is_reported_once(env, rsmq, caplog):
 
     worker.listener("plain", retry_forever=True)(lambda body: rsmq.send_message("out", body))
     rsmq.send_messages("plain", ["x", "y"])
-    worker.run(until_empty=True, timeout=60)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
     assert WARNING not in caplog.text
     rsmq.send_messages("q", ["x", "y"])
-    worker.run(until_empty=True, timeout=60)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
     records = [record for record in caplog.records if WARNING in record.getMessage()]
 
     assert len(records) == 1

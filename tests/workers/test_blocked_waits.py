@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from rsmq.errors import JobNotEnded
+from tests.scale import WAIT_SECONDS
 
 TEXT = "its handler waits for a job of queue"
 
@@ -35,7 +36,7 @@ def wait_in_handler(env, rsmq, caplog):
         worker.listener("b", drop=True, max_retries=0)(lambda _body: None)
         rsmq.send_messages("a", [str(number) for number in range(times)])
         with caplog.at_level(logging.WARNING, "rsmq.worker"):
-            worker.run(until_empty=True, timeout=30)
+            worker.run(until_empty=True, timeout=WAIT_SECONDS)
         assert len(waited) == times
         return [each.getMessage() for each in caplog.records if TEXT in each.getMessage()]
 

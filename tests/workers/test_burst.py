@@ -21,6 +21,7 @@ from rsmq.worker.operations import (
     settle_messages,
 )
 from rsmq.worker.settle.settler import Settler
+from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
 
@@ -47,7 +48,7 @@ def test_run_ends_when_the_queues_are_empty(env, rsmq):
     worker.listener("other")(seen.append)
     rsmq.send_messages("q", ["x", "fails", "sends"])
     delayed = rsmq.send_message("q", "delayed", delay=100)
-    worker.run(until_empty=True, timeout=60)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert sorted(map(str, seen)) == sorted(
         map(str, [("x", 1), ("fails", 1), ("fails", 2), ("sends", 1), "later"])
@@ -63,9 +64,9 @@ def test_run_on_empty_queues_ends_at_once_and_can_be_repeated(env, rsmq):
     seen = []
     worker.listener("q")(seen.append)
     for number in range(3):
-        worker.run(until_empty=True, timeout=60)
+        worker.run(until_empty=True, timeout=WAIT_SECONDS)
         rsmq.send_message("q", str(number))
-    worker.run(until_empty=True, timeout=60)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert seen == ["0", "1", "2"]
 
@@ -82,7 +83,7 @@ def test_messages_of_other_consumers_are_not_waited_for(env, rsmq):
     rsmq.send_message("held", "x")
     rsmq.receive_message("held", vt=100)
     id = rsmq.send_message("q", "x")
-    running = threading.Thread(target=lambda: worker.run(until_empty=True, timeout=60))
+    running = threading.Thread(target=lambda: worker.run(until_empty=True, timeout=WAIT_SECONDS))
     running.start()
     wait_until(lambda: worker.numbers.retried == 1)
     env.advance_time("q", 100)
@@ -90,7 +91,7 @@ def test_messages_of_other_consumers_are_not_waited_for(env, rsmq):
     if env.fields("q")[f"{id}:rc"] == b"3":
         env.advance_time("q", 100)
     rsmq.delete_message("q", id)
-    running.join(30)
+    running.join(WAIT_SECONDS)
 
     assert not running.is_alive()
 
@@ -136,7 +137,7 @@ def test_queue_that_can_not_be_read_counts_as_empty(env, rsmq):
         env.raw.set(f"{env.ns}:broken:Q", "not a hash")
 
     rsmq.send_message("breaks", "x")
-    worker.run(until_empty=True, timeout=60)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert seen == ["x"]
 
@@ -157,10 +158,10 @@ def test_first_error_of_a_handler_is_raised(env, rsmq):
             raise ValueError(body)
 
     rsmq.send_messages("q", ["retry", "discard", "dead"])
-    worker.run(until_empty=True, timeout=60, raise_errors=True)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS, raise_errors=True)
     id = rsmq.send_message("q", "fails")
     with pytest.raises(ValueError, match="fails"):
-        worker.run(until_empty=True, timeout=60, raise_errors=True)
+        worker.run(until_empty=True, timeout=WAIT_SECONDS, raise_errors=True)
 
     assert env.due_in("q", id) > 50, "its outcome is written"
 
@@ -190,7 +191,7 @@ def test_retry_whose_reply_is_late_is_waited_for(env, rsmq):
             raise ValueError(body)
 
     rsmq.send_message("q", "x")
-    worker.run(until_empty=True, timeout=60)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert attempts == [1, 2]
 
@@ -206,7 +207,7 @@ def test_error_whose_reply_is_late_is_raised(env, rsmq):
 
     rsmq.send_message("q", "fails")
     with pytest.raises(ValueError, match="fails"):
-        worker.run(until_empty=True, timeout=60, raise_errors=True)
+        worker.run(until_empty=True, timeout=WAIT_SECONDS, raise_errors=True)
 
     assert env.scores("q") == {}
 
@@ -411,7 +412,7 @@ def test_message_that_is_retried_forever_is_reported_at_its_tenth_attempt(env, r
             raise ValueError
 
     rsmq.send_message("q", "x")
-    worker.run(until_empty=True, timeout=60)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert worker.numbers.handled == 1
     assert [

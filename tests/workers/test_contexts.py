@@ -13,6 +13,7 @@ import pytest
 
 from rsmq.worker import Middleware
 from rsmq.worker.middlewares import CallContext
+from tests.scale import WAIT_SECONDS
 from tests.workers import context_app
 from tests.workers.polling import wait_until
 
@@ -54,7 +55,7 @@ def test_no_call_sees_the_variables_of_another_one(env, rsmq, kind):
     bodies = [f"{queue}{number}" for queue in ("q", "r") for number in range(10)]
     for body in bodies:
         rsmq.send_message(body[0], body)
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     expected = {
         "thread": ["none"],
@@ -83,7 +84,7 @@ def test_calls_see_the_context_in_which_the_worker_was_started(env, rsmq, kind):
     context = copy_context()
     context.run(tenant.set, "of the program")
     rsmq.send_message("q", "1")
-    context.run(lambda: worker.run(until_empty=True, timeout=30))
+    context.run(lambda: worker.run(until_empty=True, timeout=WAIT_SECONDS))
 
     assert set(seen) == {"of the program"}
 
@@ -135,7 +136,7 @@ def test_the_precision_of_decimals_belongs_to_a_call(env, rsmq, kind, is_used_be
     def run():
         if is_used_before:
             decimal.getcontext().prec = 50
-        worker.run(until_empty=True, timeout=30)
+        worker.run(until_empty=True, timeout=WAIT_SECONDS)
         return decimal.getcontext().prec
 
     listen(worker, kind, "q", handle)
@@ -173,7 +174,7 @@ def test_hooks_share_the_context_of_their_call_only(env, rsmq, kind):
     listen(worker, kind, "q", lambda _body: seen.append(tenant.get()))
     rsmq.send_message("q", "1")
     rsmq.send_message("q", "2")
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert set(seen) <= {"of 1", "of 2"}
     assert "none" not in left
@@ -196,7 +197,7 @@ def test_a_call_context_is_over_for_the_next_call(env, rsmq, is_async):
     kind = "task" if is_async else "thread"
     listen(worker, kind, "q", lambda body: seen.append((body, session.value)))
     rsmq.send_messages("q", ["1", "2"])
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert set(seen) == {("1", "1"), ("2", "2")}
     with pytest.raises(LookupError):

@@ -17,6 +17,7 @@ from rsmq.worker.operations import (
     receive_for_worker,
     settle_messages,
 )
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import state_of, wait_until
 
 
@@ -352,7 +353,7 @@ def test_a_run_until_empty_waits_for_deferred_messages(env, rsmq):
             raise Defer(after=0.1)
 
     rsmq.send_message("q", "x")
-    worker.run(until_empty=True, timeout=30, raise_errors=True)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS, raise_errors=True)
 
     assert len(calls) == 3
     assert env.is_empty("q")

@@ -7,6 +7,7 @@ import pytest
 from rsmq import InvalidFormat, InvalidValue
 from rsmq.worker import Middleware
 from rsmq.worker.operations import Identity, ReceiveRequest, receive_for_worker
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import wait_until
 
 
@@ -128,7 +129,7 @@ def test_a_run_until_the_queue_is_empty_does_not_wait(env, rsmq):
     worker = env.create_worker()
     worker.listener("q", batch=(100, 1000))(seen.append)
     rsmq.send_messages("q", ["1", "2"])
-    worker.run(until_empty=True, timeout=60)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert seen == [["1", "2"]]
 

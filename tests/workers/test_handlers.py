@@ -11,6 +11,7 @@ import pytest
 
 from rsmq import JSON, RSMQ
 from rsmq.worker import DeadLetter, Defer, Discard, Middleware, Retry
+from tests.scale import WAIT_SECONDS
 from tests.workers import group_app
 from tests.workers.polling import wait_until
 
@@ -78,7 +79,7 @@ def test_messages_that_are_handled_at_once_leave_no_record(env, rsmq, is_async):
     worker = env.create_worker()
     group = Group(worker, lambda name, message: None, is_async=is_async, retry_forever=True)
     rsmq.send_messages("q", [str(number) for number in range(50)])
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert sorted(group.calls) == sorted(["a1", "b1", "c1"] * 50)
     assert finished(env) == {}
@@ -120,7 +121,7 @@ def test_another_worker_continues_after_the_handlers_that_were_recorded(env, rsm
     gate.wait_for(1)
     first.stop(0)  # the message is released while b runs
     assert finished(env) == {id: "a"}
-    second.run(until_empty=True, timeout=30)
+    second.run(until_empty=True, timeout=WAIT_SECONDS)
     gate.open()
 
     assert of_first.calls == ["a1", "b1"]
@@ -164,7 +165,7 @@ def test_the_outcome_is_one_that_calls_unfinished_handlers_again(env, rsmq):
 
     group = Group(worker, act, dead_letter_queue="dead")
     rsmq.send_message("q", "x")
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert group.calls == ["a1", "b1", "c1", "a2", "b2"]
     [letter] = rsmq.peek_messages("dead")
@@ -184,7 +185,7 @@ def test_a_deferred_handler_has_no_attempt(env, rsmq):
 
     group = Group(worker, act, max_retries=0, dead_letter_queue="dead")
     rsmq.send_message("q", "x")
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert group.calls == ["a1", "b1", "c1", "b1", "b1", "b1"]
     assert env.is_empty("dead")
@@ -202,10 +203,10 @@ def test_a_redriven_message_is_a_new_one_for_all_handlers(env, rsmq):
 
     group = Group(worker, act, dead_letter_queue="dead")
     rsmq.send_message("q", "x")
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
     is_broken.clear()
     rsmq.redrive_messages("dead", "q")
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert group.calls == ["a1", "b1", "c1"] * 2
     assert env.is_empty("q")
@@ -232,7 +233,7 @@ def test_a_new_handler_is_called_for_messages_that_are_retried(env, rsmq):
     before.stop()
     assert finished(env) == {id: "a,removed"}
     env.advance_time("q", 500)
-    after.run(until_empty=True, timeout=30)
+    after.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert calls == ["a", "removed", "added", "b"]
     assert env.is_empty("q")
@@ -251,7 +252,7 @@ def test_each_handler_has_a_body_of_its_own_and_hooks_run_once(env, rsmq, hook_r
     for name in ("a", "b"):
         group.handler(name)(handle)
     rsmq.send_message("q", {"lines": [1, 2]}, codec=JSON)
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert bodies == [[1, 2], [1, 2]]
     assert len(hook_recorder.calls_of("before_handle")) == 1
@@ -268,7 +269,7 @@ def test_a_hook_can_refuse_the_message_for_all_handlers(env, rsmq):
     worker = env.create_worker(middleware=[Refusing()])
     group = Group(worker, lambda name, message: None, retry_forever=True)
     rsmq.send_message("q", "x")
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert group.calls == ["a1", "b1", "c1"]
 
@@ -328,7 +329,7 @@ def test_a_user_without_the_right_to_the_record_works_on(env, rsmq, caplog):
 
         group = Group(worker, act, backoff=0.01, dead_letter_queue="dead")
         rsmq.send_message("q", "x")
-        worker.run(until_empty=True, timeout=30)
+        worker.run(until_empty=True, timeout=WAIT_SECONDS)
         worker.stop()
     env.raw.execute_command("ACL", "DELUSER", env.ns)
 
@@ -347,7 +348,7 @@ def test_a_listener_with_one_handler_writes_and_reads_no_record(env, rsmq):
             raise ValueError("boom")
 
     rsmq.send_message("q", "x")
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert not env.raw.exists(f"{env.ns}:q:x:finished")
 
@@ -368,7 +369,7 @@ def app(env, monkeypatch, tmp_path):
 @pytest.mark.parametrize("backend", ["redis"])
 def test_a_child_process_that_dies_fails_only_its_handler(env, rsmq, app):
     rsmq.send_message("q", "x")
-    app.worker.run(until_empty=True, timeout=60)
+    app.worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     calls = app.EVENTS.read_text().split()
     assert calls == ["first1", "second1", "third1", "second2", "second3"]

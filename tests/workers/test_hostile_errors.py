@@ -12,6 +12,7 @@ import pytest
 from rsmq.metrics import Metrics
 from rsmq.worker import Middleware
 from tests.hostile_errors import HOSTILE_ERRORS, Broken, make_hostile_error
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import state_of, wait_until
 
 
@@ -203,7 +204,7 @@ def test_an_exception_of_a_dataclass_reaches_hooks_and_callers_as_itself(env, rs
 
     rsmq.send_message("q", "0")
     with pytest.raises(PaymentFailed) as caught:
-        worker.run(until_empty=True, timeout=60, raise_errors=True)
+        worker.run(until_empty=True, timeout=WAIT_SECONDS, raise_errors=True)
     rsmq.send_message("q", "1")
     worker = env.create_worker(middleware=[Hooks(), Metrics(CollectorRegistry())])
     worker.listener("q", max_retries=0, drop=True)(handle)

@@ -13,6 +13,7 @@ import pytest
 from rsmq.worker import HandlerTimedOut, Middleware
 from rsmq.worker.loop import heartbeat
 from rsmq.worker.run import quarantine
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import wait_until
 
 
@@ -582,7 +583,7 @@ def test_other_calls_start_between_two_in_quarantine(env, rsmq, monkeypatch):
     def handle(body):
         begun.append(body)
         is_beside.clear()
-        assert is_beside.wait(30)
+        assert is_beside.wait(WAIT_SECONDS)
 
     worker.listener("other", priority=-1)(begun.append)
     for _ in range(3):

@@ -37,6 +37,7 @@ from rsmq.worker.logging import TextLines
 from rsmq.worker.loop.worker_loop import WorkerLoop
 from rsmq.worker.operations import Identity, ReceiveRequest, receive_for_worker, register_worker
 from tests.bytecodes import signal_at
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import loop_of, state_of, wait_until
 
 
@@ -83,7 +84,7 @@ def test_worker_that_has_nothing_left_to_do_stops_without_a_pause(env, rsmq, mon
     worker.listener("q")(lambda _body: worker.stop())
     worker.start()
     rsmq.send_message("q", "a")
-    assert loop_of(worker).finished.wait(60)
+    assert loop_of(worker).finished.wait(WAIT_SECONDS)
     assert not any(pauses)
 
 
@@ -102,7 +103,7 @@ def test_worker_can_be_stopped_after_ctrl_c_at_any_step_of_a_stop(env):
             worker.stop()
         second_stop = threading.Thread(target=worker.stop, daemon=True)
         second_stop.start()
-        second_stop.join(10)
+        second_stop.join(WAIT_SECONDS)
         assert not second_stop.is_alive(), step
         if not was_raised:
             break
@@ -218,7 +219,7 @@ def test_stop_waits_for_running_handlers_and_releases_the_other_messages(env, rs
     time.sleep(0.05)
     assert stopping.is_alive()
     gate.open()
-    stopping.join(10)
+    stopping.join(WAIT_SECONDS)
 
     assert not stopping.is_alive()
     assert worker.numbers.handled == 2
@@ -284,8 +285,8 @@ def test_handlers_and_hooks_can_stop_the_worker(env, rsmq):
     rsmq.publish(["q", "r"], "x")
 
     # Long before the grace period of 50 seconds ends.
-    assert loop_of(worker).finished.wait(15)
-    assert loop_of(other).finished.wait(15)
+    assert loop_of(worker).finished.wait(WAIT_SECONDS)
+    assert loop_of(other).finished.wait(WAIT_SECONDS)
     assert env.is_empty("r")
     assert other.numbers.handled == 1
 
@@ -299,7 +300,7 @@ def test_run_outside_the_main_thread_works_until_stop(env, rsmq):
     rsmq.send_message("q", "x")
     wait_until(lambda: worker.numbers.handled == 1)
     worker.stop()
-    running.join(30)
+    running.join(WAIT_SECONDS)
 
     assert not running.is_alive()
 
@@ -420,7 +421,7 @@ def test_replaced_worker_stops_and_deletes_nothing(env, rsmq, gate, fast_heartbe
     worker.start()
     gate.wait_for(1)
     env.raw.hset(f"{env.ns}:x:held:w", "", "another")
-    assert loop_of(worker).finished.wait(30)
+    assert loop_of(worker).finished.wait(WAIT_SECONDS)
     assert isinstance(state_of(worker).failure, WorkerReplaced)
     assert seen[0].lease_lost
     gate.open()
@@ -500,7 +501,7 @@ def test_run_async_ends_when_the_worker_is_stopped(env, rsmq):
         while loop_of(worker) is None:
             await asyncio.sleep(0.002)
         await asyncio.to_thread(worker.stop)
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(running, WAIT_SECONDS)
 
     asyncio.run(main())
 
@@ -1037,7 +1038,7 @@ def test_stop_during_start_stops_the_worker(env, rsmq, caplog):
     running.start()
     wait_until(lambda: "waits to see whether another one" in caplog.text)
     worker.stop()
-    running.join(10)
+    running.join(WAIT_SECONDS)
 
     assert not running.is_alive()
     assert list_workers(rsmq) == []

@@ -22,6 +22,7 @@ from rsmq.metrics import Metrics, QueueMetrics, queues, serve
 from rsmq.metrics import workers as metric_workers
 from rsmq.worker import DeadLetter, Defer, Discard, Middleware, Retry, Worker, event_payload
 from tests.ports import free_port
+from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
 
@@ -526,7 +527,7 @@ def test_one_object_counts_the_workers_of_each_namespace(env, server, rsmq, regi
             client.send_messages("q", ["x"] * number)
             worker = Worker(client, middleware=[metrics])
             worker.listener("q")(lambda body: None)
-            worker.run(until_empty=True, timeout=30)
+            worker.run(until_empty=True, timeout=WAIT_SECONDS)
             ns = client.namespace.name
             assert sample_value(registry, "messages_handled_total", ns=ns, queue="q") == number
 

@@ -14,6 +14,7 @@ import pytest
 from rsmq import JSON, InvalidFormat, InvalidValue
 from rsmq.worker import Middleware
 from rsmq.worker.middlewares import CallContext, LockByKey, Permission, RateLimit, SlowCalls
+from tests.scale import WAIT_SECONDS
 from tests.workers import limited_app
 from tests.workers.polling import wait_until
 
@@ -211,7 +212,7 @@ def test_a_key_function_that_fails_fails_its_message_only(env, rsmq, kind):
     worker = env.create_worker(middleware=[middleware])
     worker.listener("q", max_retries=0, dead_letter_queue="dead")(lambda body: None)
     rsmq.send_messages("q", ["fine", "other", "none"])
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     reasons = sorted(each.reason.exception.split(":")[0] for each in rsmq.peek_messages("dead"))
     assert reasons == ["InvalidFormat", "KeyError"]
@@ -349,7 +350,7 @@ def test_a_key_may_be_a_text_that_is_not_valid(env, rsmq, kind):
     handled = []
     worker.listener("q", retry_forever=True)(handled.append)
     rsmq.send_messages("q", ["bad", "fine"])
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert sorted(handled) == ["bad", "fine"]
 
@@ -408,7 +409,7 @@ def test_messages_without_permission_reach_no_handler(env, rsmq, kind, otherwise
     handled = []
     listen(worker, kind, lambda body, message: handled.append(body), dead_letter_queue="dead")
     rsmq.send_messages("q", ["good", "bad", "good"])
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert handled == ["good", "good"]
     reasons = [letter.reason.text for letter in rsmq.peek_messages("dead")]
@@ -453,7 +454,7 @@ def test_a_call_runs_inside_its_context(env, rsmq, kind):
 
     listen(worker, kind, handle, backoff=0, retry_forever=True)
     rsmq.send_message("q", "x")
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert values == ["session of x"] * 2
     assert sessions.events == [
@@ -484,7 +485,7 @@ def test_several_handlers_enter_contexts_of_their_own(env, rsmq):
                 raise ValueError(body)
 
     rsmq.send_message("q", "x")
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert sessions.events == [
         ("open", "x"), ("commit", "x"), ("open", "x"), ("rollback", "ValueError"),
@@ -506,7 +507,7 @@ def test_a_context_that_can_not_be_left_fails_its_message(env, rsmq, kind):
         retry_forever=True,
     )
     rsmq.send_messages("q", ["x", "y"])
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert sorted(attempts) == [("x", 1), ("x", 2), ("y", 1)]
     assert (worker.numbers.failed, worker.numbers.handled) == (1, 2)
@@ -519,7 +520,7 @@ def test_a_context_that_can_not_be_entered_calls_no_handler(env, rsmq):
     handled = []
     worker.listener("q", max_retries=0, dead_letter_queue="dead")(handled.append)
     rsmq.send_message("q", "x")
-    worker.run(until_empty=True, timeout=30)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert handled == []
     [letter] = rsmq.peek_messages("dead")

@@ -12,6 +12,7 @@ from rsmq import InvalidFormat, InvalidValue, MissingParameter, level_queue
 from rsmq.worker import event_payload
 from rsmq.worker.receive import prefetch_plan
 from rsmq.worker.run import run_queue
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import loop_of, state_of, wait_until
 
 
@@ -138,7 +139,7 @@ def test_a_strict_queue_at_its_own_concurrency_lets_others_begin(env, rsmq):
     @worker.listener("high", priority=1, concurrency=1, retry_forever=True)
     def high(body):
         begun.append("high")
-        release.wait(20)
+        release.wait(WAIT_SECONDS)
 
     add_handler(worker, "low", begun.append, is_async=False)
     send_many(rsmq, "high", 2)
@@ -262,7 +263,7 @@ def test_concurrency_limits_the_levels_together(env, rsmq, is_async):
         @worker.listener("mail", **options)
         def handle(body, message):
             begin(message)
-            release.wait(20)
+            release.wait(WAIT_SECONDS)
             running.discard(message.id)
 
     with worker:

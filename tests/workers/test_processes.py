@@ -37,6 +37,7 @@ from rsmq.worker import (
 from rsmq.worker.children import channel, child_process, process_starter, processes
 from rsmq.worker.loop import heartbeat
 from tests.bytecodes import Raised, raising
+from tests.scale import WAIT_SECONDS
 from tests.workers import process_app
 from tests.workers.polling import wait_until
 
@@ -91,7 +92,7 @@ def is_process(pid):
 def test_a_message_in_a_child_is_tried_as_often_as_its_sender_says(env, app):
     app.module.rsmq.send_message("q", "raise", max_retries=0)
     app.module.rsmq.send_message("batches", "raise", max_retries=2)
-    app.worker.run(until_empty=True, timeout=60)
+    app.worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert app.dead_letters()["raise"][0] == "ValueError on attempt 3, the last"
     assert [details for _, *details in app.events("call")] == [["raise", "1"]]
@@ -100,10 +101,10 @@ def test_a_message_in_a_child_is_tried_as_often_as_its_sender_says(env, app):
 
 def test_calls_run_in_child_processes_that_are_used_again(env, app):
     app.module.rsmq.send_messages("q", [1, 2, 3])
-    app.worker.run(until_empty=True, timeout=60)
+    app.worker.run(until_empty=True, timeout=WAIT_SECONDS)
     app.module.rsmq.send_messages("q", [4])
     app.worker.name = "named"
-    app.worker.run(until_empty=True, timeout=60)
+    app.worker.run(until_empty=True, timeout=WAIT_SECONDS)
     pids = {pid for pid, *_ in app.events("call")}
 
     assert sorted(details[0] for _, *details in app.events("call")) == ["1", "2", "3", "4"]
@@ -125,7 +126,7 @@ def test_outcomes_are_those_of_threads(env, app, caplog):
     for worker in (app.worker, app.module.threads):
         app.module.rsmq.send_messages("q", bodies)
         env.rsmq.send_message("q", "no JSON")
-        worker.run(until_empty=True, timeout=60)
+        worker.run(until_empty=True, timeout=WAIT_SECONDS)
         assert env.is_empty("q")
         found[worker] = read_dead_letters(env)
         env.rsmq.purge_queue("dead")
@@ -150,7 +151,7 @@ def read_dead_letters(env):
 
 def test_deferred_messages_have_no_attempt(env, app):
     app.module.rsmq.send_messages("q", ["defer"])
-    app.worker.run(until_empty=True, timeout=60, raise_errors=True)
+    app.worker.run(until_empty=True, timeout=WAIT_SECONDS, raise_errors=True)
 
     assert len(app.events("call")) == 4
     numbers = app.worker.numbers
@@ -163,7 +164,7 @@ def test_hooks_get_the_remote_error(env, app):
     app.module.rsmq.send_messages("q", ["raise", "final"])
     app.module.rsmq.send_messages("routes", [{"type": "other"}, {"type": "created", "id": 7}])
     env.rsmq.send_message("routes", "no JSON")
-    app.worker.run(until_empty=True, timeout=60)
+    app.worker.run(until_empty=True, timeout=WAIT_SECONDS)
     letters = app.module.hooks.calls
     by_name = {type(error).__name__: (reason, error) for _, reason, error in letters
                if not isinstance(error, BodyNotDecodable)}  # fmt: skip
@@ -182,7 +183,7 @@ def test_hooks_get_the_remote_error(env, app):
 
 def test_retry_that_was_changed_has_the_back_off_of_the_listener(env, app):
     app.module.rsmq.send_messages("q", ["bad_retry"])
-    app.worker.run(until_empty=True, timeout=60)
+    app.worker.run(until_empty=True, timeout=WAIT_SECONDS)
     reason, error = app.dead_letters()["bad_retry"]
 
     assert reason == "Retry on attempt 2, the last"
@@ -192,7 +193,7 @@ def test_retry_that_was_changed_has_the_back_off_of_the_listener(env, app):
 @pytest.mark.parametrize("kind", ["__str__", "__class__", "raising __getattribute__"])
 def test_error_that_cannot_be_read_in_the_child_has_a_reason(env, app, kind):
     app.module.rsmq.send_messages("q", [f"hostile {kind}", "done"])
-    app.worker.run(until_empty=True, timeout=60)
+    app.worker.run(until_empty=True, timeout=WAIT_SECONDS)
     reason, error = app.dead_letters()[f"hostile {kind}"]
 
     assert reason.endswith("on attempt 2, the last")
@@ -203,7 +204,7 @@ def test_error_that_cannot_be_read_in_the_child_has_a_reason(env, app, kind):
 @pytest.mark.parametrize(("body", "end"), [("exit", "with code 3"), ("kill", "by SIGKILL")])
 def test_a_dead_child_fails_only_its_own_message(env, app, body, end):
     app.module.rsmq.send_messages("q", [*range(10), body, *range(10, 20)])
-    app.worker.run(until_empty=True, timeout=60)
+    app.worker.run(until_empty=True, timeout=WAIT_SECONDS)
     begun = [details[0] for _, *details in app.events("call")]
     reason, error = app.dead_letters()[body]
 
@@ -218,7 +219,7 @@ def test_a_dead_child_fails_only_its_own_message(env, app, body, end):
 
 def test_max_runtime_raises_an_error_in_the_handler(env, app):
     app.module.rsmq.send_messages("short", ["sleep"])
-    app.worker.run(until_empty=True, timeout=60)
+    app.worker.run(until_empty=True, timeout=WAIT_SECONDS)
     reason, error = app.dead_letters()["sleep"]
 
     assert reason == "HandlerTimedOut on attempt 2, the last"
@@ -231,7 +232,7 @@ def test_max_runtime_raises_an_error_in_the_handler(env, app):
 def test_a_handler_that_goes_on_is_killed_with_its_processes(env, app, body, monkeypatch):
     monkeypatch.setattr(child_process, "KILL_SECONDS", 0.5)
     app.module.rsmq.send_messages("short", [body])
-    app.worker.run(until_empty=True, timeout=60)
+    app.worker.run(until_empty=True, timeout=WAIT_SECONDS)
     reason, error = app.dead_letters()[body]
     pids = [int(details[0]) for _, *details in app.events("started")]
 
@@ -255,7 +256,7 @@ def test_sigterm_of_another_program_interrupts_no_call(env, app):
 
 def test_a_process_that_a_handler_forked_is_ended_by_sigterm(env, app):
     app.module.rsmq.send_message("q", "fork")
-    app.worker.run(until_empty=True, timeout=60)
+    app.worker.run(until_empty=True, timeout=WAIT_SECONDS)
     [(_, number)] = app.events("fork_ended")
 
     assert int(number) == signal.SIGTERM
@@ -631,7 +632,7 @@ def test_a_lost_lease_is_reported_to_the_child(env, app):
 def test_messages_of_a_batch_fail_one_by_one(env, app):
     app.module.rsmq.send_messages("batches", ["fine", "bad", "also fine"])
     env.rsmq.send_message("batches", "no JSON")
-    app.worker.run(until_empty=True, timeout=60)
+    app.worker.run(until_empty=True, timeout=WAIT_SECONDS)
     found = {body: reason for body, reason, *_ in read_dead_letters(env)}
 
     assert env.is_empty("batches")
@@ -683,7 +684,7 @@ def test_poison_message_without_an_outcome_is_moved(env, app):
     [id] = env.scores("q")
     env.raw.hset(f"{env.ns}:q:Q", mapping={f"{id}:rc": 8, f"{id}:fr": 1_000})
     env.raw.hset(f"{env.ns}:q:x:alone", id, "3:8")
-    app.worker.run(until_empty=True, timeout=60)
+    app.worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert app.events("call") == []
     assert "begun 3 times in quarantine" in app.dead_letters()["fine"][0]
@@ -713,7 +714,7 @@ def test_child_that_can_not_start_is_an_error_at_start(env, app, monkeypatch, va
     assert env.raw.hgetall(f"{env.ns}:x:workers") == {}
     monkeypatch.delenv(variable)
     app.module.rsmq.send_message("q", 1)
-    app.worker.run(until_empty=True, timeout=60)
+    app.worker.run(until_empty=True, timeout=WAIT_SECONDS)
     assert env.is_empty("q")
 
 
@@ -724,7 +725,7 @@ def test_plain_listeners_beside_process_listeners_are_refused(env, app):
     app.worker.mixed = True
     app.module.rsmq.create_queue("plain")
     app.module.rsmq.send_message("plain", "x")
-    app.worker.run(until_empty=True, timeout=60)
+    app.worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert env.is_empty("plain")
 
@@ -753,6 +754,6 @@ def test_child_start_of_a_worker_without_children_is_not_called(env, rsmq):
     worker = Worker(rsmq, middleware=[Recorder()])
     worker.listener("q", retry_forever=True)(len)
     rsmq.send_message("q", "x")
-    worker.run(until_empty=True, timeout=60)
+    worker.run(until_empty=True, timeout=WAIT_SECONDS)
 
     assert env.is_empty("q")

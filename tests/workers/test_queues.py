@@ -15,6 +15,7 @@ from rsmq import BYTES, JSON, InvalidFormat, InvalidValue, QueueNotFound
 from rsmq.worker import DeadLetter, Discard, Middleware, Retry, event_payload, json_field
 from rsmq.worker.loop import worker_loop as loop
 from rsmq.worker.receive import prefetch_plan, queue_refresh
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import state_of, wait_until
 
 
@@ -46,7 +47,7 @@ class CallCounter:
             if seconds:
                 time.sleep(seconds)
             else:
-                self.open.wait(20)
+                self.open.wait(WAIT_SECONDS)
             self.leave(name)
 
         return handle
@@ -208,14 +209,14 @@ def test_prefetched_messages_that_wait_too_long_are_released(env, rsmq):
     def handle(body):
         if body == "slow":
             slow.set()
-            may_return.wait(20)
+            may_return.wait(WAIT_SECONDS)
 
     worker.start()
     rsmq.send_messages("a", ["x"] * 300)
     wait_until(lambda: state_of(worker).queues["a"].prefetch_limit > 20)
     wait_until_empty(env, "a")
     rsmq.send_messages("a", ["slow", *["y"] * 20])
-    assert slow.wait(10)
+    assert slow.wait(WAIT_SECONDS)
     others = []
     wait_until(lambda: others.extend(rsmq.receive_messages("a", 20, vt=60)) or len(others) == 20, 3)
     may_return.set()
@@ -828,7 +829,7 @@ def test_queue_destroyed_while_its_message_is_handled_does_not_affect_the_others
 
     @worker.listener("good", vt=9)
     def handle(body, message):
-        is_extended.wait(60)
+        is_extended.wait(WAIT_SECONDS)
         lost.append(message.lease_lost)
 
     worker.start()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scale import SOAK
+from tests.scale import SOAK, WAIT_SECONDS
 
 ROOT = Path(__file__).parents[3]
 
@@ -78,7 +78,7 @@ def end_jvm():
     if gateway is not None:
         gateway.proc.stdin.close()  # as if this process had ended
         try:
-            gateway.proc.wait(30)
+            gateway.proc.wait(WAIT_SECONDS)
         except subprocess.TimeoutExpired:
             gateway.proc.kill()
             gateway.proc.wait()

@@ -17,6 +17,7 @@ from rsmq import RSMQ
 from tests.documents.pages import read_blocks
 from tests.documents.player import Player, check_prints
 from tests.postgresql import PostgreSQL
+from tests.scale import WAIT_SECONDS
 from tests.spark.session.conftest import ENVIRONMENT
 from tests.spark.session.standalone import make_environment, run_cluster, write_settings
 
@@ -143,7 +144,7 @@ spark.stop()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(600)
             process.send_signal(signal.SIGABRT)  # a program that hangs shows where
-            code = process.wait(20)
+            code = process.wait(WAIT_SECONDS)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

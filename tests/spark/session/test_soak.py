@@ -19,6 +19,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 
 from rsmq import RSMQ
+from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7
 from tests.spark.session import processes, steady_job
 from tests.spark.session.conftest import ENVIRONMENT, ROOT
@@ -159,7 +160,7 @@ class Application:
             assert time.monotonic() < deadline, self.read_log()
             time.sleep(0.5)
         (self._folder / "stop").touch()
-        assert self._process.wait(120) == 0, self.read_log()
+        assert self._process.wait(WAIT_SECONDS) == 0, self.read_log()
         (self._folder / "stop").unlink()
 
     def read_log(self):

@@ -95,7 +95,7 @@ class Program:
     def kill(self):
         """Send SIGKILL, and wait for the end of the process."""
         self.process.kill()
-        return self.process.wait(10)
+        return self.process.wait(WAIT_SECONDS)
 
     def stop(self, seconds=WAIT_SECONDS):
         """Send SIGTERM, wait for the end of the process, and return its exit code."""

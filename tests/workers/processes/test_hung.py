@@ -9,6 +9,7 @@ import time
 import pytest
 
 from rsmq import JSON
+from tests.scale import WAIT_SECONDS
 from tests.workers.processes.conftest import assert_nothing_left, fill, wait_until
 
 VT = 1
@@ -31,7 +32,7 @@ def hanging_handler(attempts, may_return, is_async):
 
     def handle(body, message):
         if begins_hanging(body, message):
-            may_return.wait(60)
+            may_return.wait(WAIT_SECONDS)
 
     async def handle_async(body, message):
         if begins_hanging(body, message):

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from compat.peers import Node
-from tests.scale import scaled
+from tests.scale import WAIT_SECONDS, scaled
 from tests.workers.processes.conftest import assert_nothing_left, fill, wait_until
 
 pytestmark = [pytest.mark.foreign, pytest.mark.slow]
@@ -96,7 +96,7 @@ def test_limits_hold_and_no_lock_remains_although_workers_are_killed(
         killed.kill()
         died_at[killed] = time.time()
         living[name] = start(name)
-    user.join(60)
+    user.join(WAIT_SECONDS)
     wait_until(lambda: raw.zcard(f"{ns}:q") == 0)
     # The locks of killed workers are free: a message of each key is handled.
     last = fill(rsmq, "q", [{"n": n, "key": f"k{n}", "do": "return"} for n in range(KEYS)])

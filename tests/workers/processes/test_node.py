@@ -13,7 +13,7 @@ import pytest
 from compat.peers import Node
 from rsmq import JSON
 from rsmq.worker import Defer
-from tests.scale import scaled
+from tests.scale import WAIT_SECONDS, scaled
 from tests.workers.processes.conftest import assert_nothing_left, wait_until
 
 pytestmark = pytest.mark.foreign
@@ -153,7 +153,7 @@ def test_node_can_receive_a_retried_message(ns, rsmq, raw, create_worker, start_
 
     one.start()
     consumer.send_message("q", json.dumps({"n": 0}))
-    paused.wait(10)
+    paused.wait(WAIT_SECONDS)
     rsmq.pause_queue("q")  # so that only Node receives
     message = wait_until(lambda: consumer.receive_message("q", vt=0))
     assert message["rc"] == len(attempts) + 1
@@ -193,10 +193,10 @@ def test_delete_by_node_is_a_lost_lease_for_the_worker(
     one = create_worker()
     one.listener("q", vt=0.6, codec=JSON)(handle_async if is_async else handle)
     one.start()
-    assert begun.wait(10)
+    assert begun.wait(WAIT_SECONDS)
     assert consumer.delete_message("q", id) is True
 
-    assert learned.wait(10)
+    assert learned.wait(WAIT_SECONDS)
     one.stop()
     assert one.numbers.lost == 1
     assert one.numbers.handled == 0

@@ -15,7 +15,7 @@ from redis import exceptions as redis_errors
 from rsmq import JSON, RSMQ
 from rsmq.lua.load import load
 from tests.proxy import Proxy
-from tests.scale import scaled
+from tests.scale import WAIT_SECONDS, scaled
 from tests.workers.processes.conftest import assert_nothing_left, fill, scores, wait_until
 
 VT = 120
@@ -207,7 +207,7 @@ def test_lost_reply_of_a_release_has_no_effect(ns, rsmq, raw, create_worker, los
     @one.listener("q", vt=VT, codec=JSON)
     def handle(body, message):
         begun.append(message.id)
-        over.wait(20)
+        over.wait(WAIT_SECONDS)
 
     one.start()
     wait_until(lambda: len(begun) == 3)
@@ -338,7 +338,7 @@ def test_disconnected_worker_notifies_handlers_of_ended_leases(
             learned.append(time.monotonic())
 
         one.start()
-        begun.wait(10)
+        begun.wait(WAIT_SECONDS)
         proxy.refuse = True
         proxy.close_connections()
         wait_until(lambda: rsmq.receive_message("q", vt=VT) is not None)

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.scale import scaled
+from tests.scale import WAIT_SECONDS, scaled
 from tests.workers.processes.conftest import (
     assert_nothing_left,
     fill,
@@ -141,7 +141,7 @@ def test_sigterm_at_the_end_of_a_suspension_stops_the_worker(ns, rsmq, raw, star
     for each in programs:
         for number in order:
             each.signal(number)
-    assert [each.wait(20) for each in programs] == [0] * len(programs)
+    assert [each.wait(WAIT_SECONDS) for each in programs] == [0] * len(programs)
 
 
 def test_sigterm_while_messages_wait_for_quarantine(ns, rsmq, raw, start_program):

@@ -29,6 +29,7 @@ from rsmq.worker.state.numbers import Numbers
 from rsmq.worker.supervisor import supervised_worker
 from rsmq.worker.supervisor import supervisor as worker_supervisor
 from tests.ports import free_port
+from tests.scale import WAIT_SECONDS
 from tests.workers.processes.conftest import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -128,7 +129,7 @@ class Supervisor:
 
     def stop(self, number=signal.SIGTERM):
         self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(WAIT_SECONDS)
 
 
 @pytest.fixture
@@ -262,7 +263,7 @@ def test_killed_process_gives_the_exit_code_of_its_signal(supervisor, rsmq):
     wait_until(lambda: "its supervisor stops it" in supervisor.log)
     os.kill(pid, signal.SIGKILL)
 
-    assert supervisor.process.wait(30) == 128 + signal.SIGKILL
+    assert supervisor.process.wait(WAIT_SECONDS) == 128 + signal.SIGKILL
 
 
 def test_signal_without_a_name_is_reported(supervisor):
@@ -440,7 +441,7 @@ def test_burst_continues_after_a_restart(supervisor, rsmq, raw, ns):
     wait_until(lambda: "its supervisor stops it" in supervisor.log)
     supervisor.go.touch()
 
-    assert supervisor.process.wait(60) == 0
+    assert supervisor.process.wait(WAIT_SECONDS) == 0
     assert raw.zcard(f"{ns}:q") == 0
 
 
