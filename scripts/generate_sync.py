@@ -49,22 +49,20 @@ NAMES = {
 _NAMES_IN_TEXTS = re.compile(
     rf"\b({'|'.join(name for name in NAMES if name.startswith('Async'))})\b"
 )
-#: Modules whose synchronous form is in ``rsmq/_sync``, under its last name but for the client's.
+#: The asyncio modules, and the synchronous ones that are generated from them.
 SOURCES = {
-    "rsmq.aio": "client",
-    "rsmq.consuming": "consuming",
-    "rsmq.partitions": "partitions",
-    "rsmq.jobs.asyncio_": "jobs",
-    "rsmq.schedules.asyncio_": "schedules",
-    "rsmq.trash.asyncio_": "trash",
-    "rsmq.push.async_subscribers": "subscribers",
-    "rsmq.explain.async_reader": "reader",
+    "rsmq.aio": "rsmq._sync.client",
+    "rsmq.consuming": "rsmq._sync.consuming",
+    "rsmq.partitions": "rsmq._sync.partitions",
+    "rsmq.jobs.asyncio_": "rsmq.jobs.threads",
+    "rsmq.schedules.asyncio_": "rsmq.schedules.threads",
+    "rsmq.trash.asyncio_": "rsmq.trash.threads",
+    "rsmq.push.async_subscribers": "rsmq.push.subscribers",
+    "rsmq.explain.async_reader": "rsmq.explain.reader",
 }
-#: The synchronous modules of features that are above the clients are beside the asyncio ones.
-_FOLDERS = {"subscribers": "push", "reader": "explain"}
 #: Packages and modules of asyncio, and those of threads.
 _FACES = {
-    **{module: f"rsmq.{_FOLDERS.get(name, '_sync')}.{name}" for module, name in SOURCES.items()},
+    **SOURCES,
     "rsmq.transport.asyncio_": "rsmq.transport.threads",
     "rsmq.waiting.asyncio_": "rsmq.waiting.threads",
 }
@@ -169,25 +167,25 @@ CONSUMING_TEXTS = {
 }
 
 
-#: The texts of each module that has some.
+#: The texts of each asyncio module that has some.
 TEXTS = {
-    "jobs": {
+    "rsmq.jobs.asyncio_": {
         "``queues.job`` of the asyncio clients.": "``queues.job`` of the synchronous clients.",
         "its id; ``await job`` is ``await job.result()``.": "its id.",
     },
-    "client": CLIENT_TEXTS,
-    "consuming": CONSUMING_TEXTS,
-    "schedules": {
+    "rsmq.aio": CLIENT_TEXTS,
+    "rsmq.consuming": CONSUMING_TEXTS,
+    "rsmq.schedules.asyncio_": {
         "``queues.schedules`` of the asyncio clients.": (
             "``queues.schedules`` of the synchronous clients."
         ),
         "Make it for an asyncio client;": "Make it for a synchronous client;",
     },
-    "trash": {
+    "rsmq.trash.asyncio_": {
         "``queues.trash`` of the asyncio clients.": "``queues.trash`` of the synchronous clients.",
         "Make it for an asyncio client;": "Make it for a synchronous client;",
     },
-    "reader": {
+    "rsmq.explain.async_reader": {
         "a queue or a message, with an asyncio client.": "a queue or a message.",
         "the asyncio client that has": "the client that has",
         **{
@@ -201,7 +199,7 @@ TEXTS = {
             for end in ("        id:", "\n    Raises:")
         },
     },
-    "subscribers": {
+    "rsmq.push.async_subscribers": {
         "Subscribers of queues, for asyncio: the targets": "Subscribers of queues: the targets",
         "rsmq: an asyncio client.": "rsmq: a synchronous client.",
     },
@@ -239,13 +237,14 @@ class Module:
         return first_line + format_source(text, self.target)
 
 
+def _path_of(module: str) -> Path:
+    """Return the file of a module of this library."""
+    return _PACKAGE.parent / f"{module.replace('.', '/')}.py"
+
+
 MODULES = tuple(
-    Module(
-        _PACKAGE.parent / f"{source.replace('.', '/')}.py",
-        _PACKAGE / _FOLDERS.get(name, "_sync") / f"{name}.py",
-        TEXTS.get(name, {}),
-    )
-    for source, name in SOURCES.items()
+    Module(_path_of(source), _path_of(target), TEXTS.get(source, {}))
+    for source, target in SOURCES.items()
 )
 
 

@@ -55,12 +55,10 @@ if TYPE_CHECKING:
     from redis import Redis
     from redis.cluster import RedisCluster
 
-    from rsmq._sync.jobs import JobHandle
-    from rsmq._sync.schedules import Schedules
-    from rsmq._sync.trash import Trash
     from rsmq.codecs.formats import TextCodec
     from rsmq.history.records import History
     from rsmq.jobs.status import JobState, JobStatus
+    from rsmq.jobs.threads import JobHandle
     from rsmq.model import (
         Message,
         MessageCounts,
@@ -71,7 +69,9 @@ if TYPE_CHECKING:
     from rsmq.operations.batches import LeasedMessages
     from rsmq.operations.confirmation import Confirm
     from rsmq.operations.operation import Steps
+    from rsmq.schedules.threads import Schedules
     from rsmq.transport.topology.address import Address
+    from rsmq.trash.threads import Trash
 
 T = TypeVar("T")
 
@@ -484,7 +484,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
         It has ``add``, ``list``, ``get``, ``remove``, ``pause``, ``resume`` and ``run_now``.
         """
-        from rsmq._sync.schedules import Schedules  # noqa: PLC0415 - few programs use it
+        from rsmq.schedules.threads import Schedules  # noqa: PLC0415 - few programs use it
 
         return Schedules(self)
 
@@ -496,7 +496,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         It has ``purge_queue``, ``delete_queue``, ``delete_messages``, ``list``, ``undo``,
         ``why_off`` and ``empty``.
         """
-        from rsmq._sync.trash import Trash  # noqa: PLC0415 - few programs use it
+        from rsmq.trash.threads import Trash  # noqa: PLC0415 - few programs use it
 
         return Trash(self)
 
@@ -516,7 +516,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
             MissingParameter: the name or the id is None or empty.
             InvalidFormat: the name or the id has other characters.
         """
-        from rsmq._sync.jobs import JobHandle  # noqa: PLC0415 - few programs use it
+        from rsmq.jobs.threads import JobHandle  # noqa: PLC0415 - few programs use it
 
         return JobHandle(self, qname, id)
 
@@ -548,7 +548,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
             InvalidFormat: the name has other characters, or there is no such state.
             InvalidValue: max_jobs is out of range.
         """
-        from rsmq._sync.jobs import list_jobs  # noqa: PLC0415 - few programs use it
+        from rsmq.jobs.threads import list_jobs  # noqa: PLC0415 - few programs use it
 
         return list_jobs(self, qname, state, max_jobs)
 
@@ -580,7 +580,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
             JobNotTracked: one of them is of a task without ``track=True``.
             InvalidValue: timeout is out of range.
         """
-        from rsmq._sync.jobs import wait_for_jobs  # noqa: PLC0415 - as above
+        from rsmq.jobs.threads import wait_for_jobs  # noqa: PLC0415 - as above
 
         return wait_for_jobs(jobs, timeout)
 

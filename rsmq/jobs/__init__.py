@@ -6,18 +6,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rsmq._sync.jobs import JobHandle as JobHandle
     from rsmq.jobs.asyncio_ import AsyncJobHandle as AsyncJobHandle
     from rsmq.jobs.status import CancelResult as CancelResult
     from rsmq.jobs.status import JobState as JobState
     from rsmq.jobs.status import JobStatus as JobStatus
     from rsmq.jobs.status import ReportedProgress as ReportedProgress
+    from rsmq.jobs.threads import JobHandle as JobHandle
 else:
     # Imported at their first use: the modules of handles import others of this package.
     _MODULES = {
         "AsyncJobHandle": "rsmq.jobs.asyncio_",
         "CancelResult": "rsmq.jobs.status",
-        "JobHandle": "rsmq._sync.jobs",
+        "JobHandle": "rsmq.jobs.threads",
         "ReportedProgress": "rsmq.jobs.status",
         "JobState": "rsmq.jobs.status",
         "JobStatus": "rsmq.jobs.status",

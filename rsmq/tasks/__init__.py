@@ -10,8 +10,8 @@ Tasks: functions that are called by messages, declared once for producers and wo
     tasks.worker().run()  # or, in a shell: rsmq-worker app:tasks
 """
 
-from rsmq._sync.jobs import JobHandle
 from rsmq.jobs.asyncio_ import AsyncJobHandle
+from rsmq.jobs.threads import JobHandle
 from rsmq.tasks.body import RESULT
 from rsmq.tasks.signature import Signature
 from rsmq.tasks.task import BoundTask

@@ -14,8 +14,8 @@ from rsmq.tasks.body import RESULT, make_body, make_next
 from rsmq.type_variables import R_co
 
 if TYPE_CHECKING:
-    from rsmq._sync.jobs import JobHandle
     from rsmq.jobs.asyncio_ import AsyncJobHandle
+    from rsmq.jobs.threads import JobHandle
 
 T = TypeVar("T")
 

@@ -33,8 +33,8 @@ from rsmq.worker.outcome import DeadLetter
 from rsmq.worker.run.unrun_result import reject_unrun_result
 
 if TYPE_CHECKING:
-    from rsmq._sync.jobs import JobHandle
     from rsmq.jobs.asyncio_ import AsyncJobHandle
+    from rsmq.jobs.threads import JobHandle
 
 P = ParamSpec("P")
 #: The result of a task: what its function returns, or what awaiting the function returns.

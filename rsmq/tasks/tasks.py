@@ -22,12 +22,12 @@ from typing import (
 )
 
 from rsmq._sync.client import RSMQ
-from rsmq._sync.jobs import JobHandle
 from rsmq.aio import AsyncRSMQ
 from rsmq.codecs import JSON
 from rsmq.errors import InvalidFormat, MissingExtra, QueueNotFound, show, show_type
 from rsmq.jobs.asyncio_ import AsyncJobHandle
 from rsmq.jobs.status import JobStatus
+from rsmq.jobs.threads import JobHandle
 from rsmq.misuse import NamesElsewhere
 from rsmq.operations.operation import Operation
 from rsmq.schedules.arguments import ScheduleTimes

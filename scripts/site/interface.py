@@ -23,10 +23,10 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "Errors": (("rsmq.errors",), ()),
     "Headers": (("rsmq.headers",), ("current_headers", "use_headers", "HeaderFilter")),
     "Schedules": (
-        ("rsmq._sync.schedules", "rsmq.schedules.definition"),
+        ("rsmq.schedules.threads", "rsmq.schedules.definition"),
         ("Schedules", "StoredSchedule", "ScheduleDefinition"),
     ),
-    "Undo": (("rsmq._sync.trash", "rsmq.trash"), ()),
+    "Undo": (("rsmq.trash.threads", "rsmq.trash"), ()),
     "Webhooks": (
         ("rsmq.push.subscribers", "rsmq.push.pusher"), ("Subscribers", "SubscriberPusher"),
     ),

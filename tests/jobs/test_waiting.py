@@ -9,8 +9,8 @@ import time
 import pytest
 
 from rsmq import AsyncRSMQ, InvalidValue
-from rsmq._sync import jobs as sync_jobs
 from rsmq.errors import ClientClosed, JobExpired, JobFailed, JobNotEnded, JobNotFound
+from rsmq.jobs import threads as sync_jobs
 from rsmq.waiting import schedule, tracking
 from tests.scale import WAIT_SECONDS
 from tests.workers.polling import wait_until

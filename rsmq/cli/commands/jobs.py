@@ -18,8 +18,8 @@ from rsmq.jobs.status import JobState
 
 if TYPE_CHECKING:
     from rsmq._sync.client import RSMQ
-    from rsmq._sync.jobs import JobHandle
     from rsmq.jobs.status import JobStatus, ReportedProgress
+    from rsmq.jobs.threads import JobHandle
 
 _COLUMNS = {
     "id": "id", "state": "state", "attempt": "attempt", "begun": "begun_at", "ended": "ended_at",
