@@ -18,6 +18,50 @@ try:
 except ImportError as error:
     raise MissingExtra("embedded", "memory://") from error
 
+
+class _CompiledScripts:
+    """
+    A Lua runtime that compiles each script once.
+
+    fakeredis compiles a script and collects all garbage at each call, and lists all globals before
+    each command.
+    """
+
+    _COLLECT = "collectgarbage()"
+
+    def __init__(self, runtime: Any) -> None:
+        self._runtime = runtime
+        self._compiled: dict[bytes, Any] = {}
+        self._count_globals = runtime.eval(
+            "function() local n = 0 for _ in next, _G do n = n + 1 end return n end"
+        )
+        self._globals: dict[bytes, None] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    def execute(self, script: Any) -> Any:
+        if script == self._COLLECT:
+            return None  # Lua collects garbage by itself
+        run = self._compiled.get(script)
+        if run is None:
+            run = self._compiled[script] = self._runtime.compile(script)
+        return run()
+
+    def globals(self) -> Any:
+        # fakeredis refuses scripts that have added one; none replaces one.
+        if self._count_globals() != len(self._globals):
+            self._globals = dict.fromkeys(self._runtime.globals().keys())
+        return self._globals
+
+
+class _Server(fakeredis.FakeServer):
+    """A server whose Lua runtime, which fakeredis creates for its first script, compiles once."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, _CompiledScripts(value) if name == "_lua_runtime" else value)
+
+
 _servers: dict[str, Any] = {}
 _lock = threading.Lock()
 
@@ -34,9 +78,9 @@ def server(url: str) -> Any:
     """
     name = url.removeprefix("memory://")
     if not name:
-        return fakeredis.FakeServer(server_type="redis")
+        return _Server(server_type="redis")
     with _lock:
-        return _servers.setdefault(name, fakeredis.FakeServer(server_type="redis"))
+        return _servers.setdefault(name, _Server(server_type="redis"))
 
 
 def client(url: str) -> Any:
