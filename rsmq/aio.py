@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 from redis.exceptions import RedisError
 
 from rsmq.codecs import TEXT, Codec, check_codec
+from rsmq.codecs.type_variables import B_co, D, E
 from rsmq.consuming import AsyncConsumer, AsyncProcessing
 from rsmq.errors import ClientClosed, RSMQError
-from rsmq.misuse import OnlyAsyncWith, explain_arguments
+from rsmq.errors.misuse import OnlyAsyncWith, explain_arguments
 from rsmq.operations import (
     batches,
     dead_letters,
@@ -37,7 +38,6 @@ from rsmq.transport.asyncio_.caller import (
 from rsmq.transport.origin import Origin
 from rsmq.transport.retry import check_deadline
 from rsmq.transport.url import MEMORY_SCHEME, check_url
-from rsmq.type_variables import B_co, D, E
 from rsmq.vocabulary.queue_arguments import CreateArguments, SetArguments
 from rsmq.vocabulary.queues import CREATE, SET
 from rsmq.vocabulary.send_arguments import BatchArguments, PublishArguments, SendArguments

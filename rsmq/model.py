@@ -11,10 +11,10 @@ from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from rsmq.codecs import TEXT, Codec
+from rsmq.codecs.type_variables import B_co
 from rsmq.errors import BodyNotDecodable
+from rsmq.errors.printable import format_count
 from rsmq.headers import read_headers
-from rsmq.printable import format_count
-from rsmq.type_variables import B_co
 from rsmq.wire.ids import parse_sent_us, parse_tick_ms
 
 State = Literal["visible", "in_flight", "retrying", "delayed", "held_back"]

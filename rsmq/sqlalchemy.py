@@ -17,9 +17,9 @@ from typing import Any, overload
 
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
-from rsmq.deferred_send import prepare_call, prepare_send
 from rsmq.errors import InvalidFormat, MissingExtra, show_type
 from rsmq.tasks import Signature
+from rsmq.tasks.deferred_send import prepare_call, prepare_send
 
 try:
     from sqlalchemy import event

@@ -13,8 +13,9 @@ from redis.exceptions import RedisError
 
 from rsmq._sync.consuming import Consumer, Processing
 from rsmq.codecs import TEXT, Codec, check_codec
+from rsmq.codecs.type_variables import B_co, D, E
 from rsmq.errors import ClientClosed, RSMQError
-from rsmq.misuse import OnlyWith, explain_arguments
+from rsmq.errors.misuse import OnlyWith, explain_arguments
 from rsmq.operations import (
     batches,
     dead_letters,
@@ -38,7 +39,6 @@ from rsmq.transport.threads.caller import (
     caller_from_url,
 )
 from rsmq.transport.url import MEMORY_SCHEME, check_url
-from rsmq.type_variables import B_co, D, E
 from rsmq.vocabulary.queue_arguments import CreateArguments, SetArguments
 from rsmq.vocabulary.queues import CREATE, SET
 from rsmq.vocabulary.send_arguments import BatchArguments, PublishArguments, SendArguments

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias
 
 from redis.exceptions import RedisError
 
+from rsmq.codecs.type_variables import B_co
 from rsmq.errors import QueueNotFound, RSMQError
+from rsmq.errors.misuse import OnlyWith
 from rsmq.guarded_log import get_logger
-from rsmq.misuse import OnlyWith
-from rsmq.type_variables import B_co
 
 if TYPE_CHECKING:
     from types import TracebackType

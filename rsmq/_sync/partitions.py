@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rsmq._sync.client import RSMQ
 from rsmq.errors import QueueNotFound, show
-from rsmq.misuse import explain_arguments
+from rsmq.errors.misuse import explain_arguments
 from rsmq.wire.partitions import names_of_partitions, partition_of_key
 
 if TYPE_CHECKING:

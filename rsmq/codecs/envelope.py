@@ -9,9 +9,9 @@ from typing import Any, Generic
 
 from rsmq.codecs.formats import JSON, BytesCodec, JsonCodec, MsgpackCodec, TextCodec
 from rsmq.codecs.interface import CannotDecode, CannotEncode, Codec, check_codec
+from rsmq.codecs.type_variables import In_contra, Out_co
 from rsmq.errors import InvalidFormat, show
 from rsmq.headers import current_headers, split_envelope
-from rsmq.type_variables import In_contra, Out_co
 
 
 class EnvelopeCodec(Generic[In_contra, Out_co]):

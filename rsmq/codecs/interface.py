@@ -7,8 +7,8 @@ from __future__ import annotations
 from types import GenericAlias
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
+from rsmq.codecs.type_variables import In_contra, Out_co
 from rsmq.errors import InvalidFormat, show
-from rsmq.type_variables import In_contra, Out_co
 
 
 @runtime_checkable

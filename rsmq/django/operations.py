@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rsmq.lua.load import loader_of
 from rsmq.model import Message
 from rsmq.operations.arguments import resolve_message
 from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.scripts import loader_of
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import decode_name, encode_name
 

@@ -9,9 +9,9 @@ from typing import Any, overload
 from django.db import transaction
 
 from rsmq._sync.client import RSMQ
-from rsmq.deferred_send import prepare_call, prepare_send
 from rsmq.errors import InvalidFormat, show_type
 from rsmq.tasks import Signature
+from rsmq.tasks.deferred_send import prepare_call, prepare_send
 
 
 @overload

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.doctor.catalogue import FAULTS, Severity
-from rsmq.printable import escape_unprintable
+from rsmq.errors.printable import escape_unprintable
 
 #: The maximum number of examples of a finding.
 MAX_EXAMPLES = 5

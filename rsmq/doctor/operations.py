@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass, on_queue
+from rsmq.operations.scripts import loader_of
 from rsmq.vocabulary.stored import ALL_QUEUE_FIELDS
 from rsmq.wire.fields import DIVIDED
 from rsmq.wire.ids import make_id_suffix

@@ -20,12 +20,12 @@ from rsmq.figures.operations import SAMPLE, parse_hidden
 from rsmq.history.records import recent_fields
 from rsmq.jobs.operations import JobRecord
 from rsmq.jobs.status import JobStatus, return_unchanged
-from rsmq.lua.load import loader_of
 from rsmq.model import QueueAttributes
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.plain import encode_command, plain_command, plain_commands
 from rsmq.operations.replies import parse_attributes, parse_reason
+from rsmq.operations.scripts import loader_of
 from rsmq.trash.deletion import Deletion
 from rsmq.wire.groups import parse_group
 from rsmq.wire.ids import parse_sent_us

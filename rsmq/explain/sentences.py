@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
+from rsmq.errors.printable import escape_unprintable, format_count
 from rsmq.explain.causes import Cause
 from rsmq.explain.observed import IDLE_MINUTES, ObservedMessage, ObservedQueue
 from rsmq.figures import HiddenCounts
-from rsmq.printable import escape_unprintable, format_count
 from rsmq.trash.deletion import UNKNOWN_CALLER, Deletion, DeletionKind
 from rsmq.wire.workers import WorkerInfo
 

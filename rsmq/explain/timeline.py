@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from rsmq.errors.printable import format_count
 from rsmq.explain.observed import ObservedMessage
 from rsmq.explain.sentences import format_moment
 from rsmq.model import DeadLetterReason
-from rsmq.printable import format_count
 from rsmq.wire.ids import parse_tick_ms
 
 #: ``created`` of a queue is stored in whole seconds.

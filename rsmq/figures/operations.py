@@ -8,9 +8,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.scripts import loader_of
 from rsmq.wire.keys import QueueKeys
 
 load = loader_of("figures")

@@ -12,10 +12,10 @@ from typing import Any
 
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound, RSMQError, show
 from rsmq.history.records import History, created_of, make_history, parse_records
-from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.plain import encode_command, parse_fields, plain_commands
+from rsmq.operations.scripts import loader_of
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import check_whole_number
 from rsmq.wire.names import encode_name

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from rsmq.jobs.status import CancelResult, JobState, JobStatus, ReportedProgress
-from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.scripts import loader_of
 from rsmq.wire.jobs import DEFAULT_RESULT_TTL_SECONDS, ENDS
 from rsmq.wire.keys import QueueKeys, escape_pattern
 from rsmq.wire.names import decode_name, decode_names, encode_name, encode_names

@@ -13,8 +13,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic
 
+from rsmq.codecs.type_variables import R_co
 from rsmq.errors import JobCancelled, JobExpired, JobFailed, JobNotEnded
-from rsmq.type_variables import R_co
 from rsmq.wire.jobs import ENDS
 
 

@@ -9,7 +9,9 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from rsmq.codecs.type_variables import R_co
 from rsmq.errors import InvalidFormat, JobNotFound, JobNotTracked, show
+from rsmq.jobs.base_handle import BlocksForResult
 from rsmq.jobs.before_wait import check_wait
 from rsmq.jobs.operations import MAX_READ, cancel_job, find_jobs, read_jobs
 from rsmq.jobs.status import (
@@ -21,10 +23,8 @@ from rsmq.jobs.status import (
     lost_job,
     return_unchanged,
 )
-from rsmq.misuse import BlocksForResult
 from rsmq.operations.operation import Operation
 from rsmq.transport.clock import now
-from rsmq.type_variables import R_co
 from rsmq.wire.ids import check_id
 from rsmq.wire.jobs import MIN_RESULT_TTL_SECONDS
 from rsmq.wire.keys import QueueKeys

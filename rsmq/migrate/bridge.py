@@ -14,6 +14,7 @@ from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import TimeoutError as TimedOut
 
 from rsmq.errors import InvalidValue, RSMQError, SourceNotFound
+from rsmq.errors.printable import format_count
 from rsmq.guarded_log import get_logger
 from rsmq.migrate.mover import Mover, refuse_open_copy
 from rsmq.migrate.report import MigrationReport, add_progress
@@ -21,7 +22,6 @@ from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import Found
 from rsmq.migrate.target import prepare, refuse_same_queue
-from rsmq.printable import format_count
 from rsmq.transport.signals import Flag
 from rsmq.wire.limits import check_whole_number
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError, RunReplaced, SourceChanged
+from rsmq.errors.printable import format_count
 from rsmq.migrate import target as target_queue
 from rsmq.migrate.ids_and_scores import CopyConverter, derive_numbered_id
 from rsmq.migrate.operations import ADDED, NO_CLAIM, IncomingMessage, RunClaim, open_copy
@@ -20,7 +21,6 @@ from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import STATES, Item
 from rsmq.migrate.target import Progress, ProgressCallback, ignore_progress
-from rsmq.printable import format_count
 from rsmq.wire.keys import COPY_BEGUN_FIELD
 
 _MODULUS = 1 << 128

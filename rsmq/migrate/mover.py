@@ -12,6 +12,7 @@ from dataclasses import replace
 from redis.exceptions import RedisError
 
 from rsmq.errors import NotPossible, RSMQError, RunReplaced
+from rsmq.errors.printable import format_count
 from rsmq.migrate import target as target_queue
 from rsmq.migrate.ids_and_scores import MoveConverter, make_digest
 from rsmq.migrate.move_run import MoveRun
@@ -37,7 +38,6 @@ from rsmq.migrate.set_aside import count_set_aside
 from rsmq.migrate.sources.base import PAGE_SIZE, Source, score_and_id
 from rsmq.migrate.sources.item import Item, ItemState
 from rsmq.migrate.target import Progress, ProgressCallback, ignore_progress
-from rsmq.printable import format_count
 from rsmq.wire.keys import order_field
 
 _MODULUS = 1 << 128

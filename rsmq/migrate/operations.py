@@ -10,11 +10,11 @@ from typing import Literal, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from rsmq.errors import NotPossible
-from rsmq.lua.load import Script, loader_of
 from rsmq.model import Message
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass, on_queue
 from rsmq.operations.restore import RestoredMessage
+from rsmq.operations.scripts import Script, loader_of
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import decode_name, encode_name
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from rsmq.errors import RSMQError, add_remedy
+from rsmq.errors.printable import escape_unprintable, format_count
 from rsmq.migrate.sources.item import STATES, Item, ItemState
-from rsmq.printable import escape_unprintable, format_count
 
 Way: TypeAlias = Literal["copy", "move", "verify"]
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 import json
 
 from rsmq.errors import NotPossible
+from rsmq.errors.printable import escape_unprintable
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
-from rsmq.printable import escape_unprintable
 from rsmq.wire.keys import TARGET_FIELD, QueueKeys
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from rsmq.errors import NotPossible, QueueNotFound, RSMQError
+from rsmq.errors.printable import format_count
 from rsmq.migrate.operations import (
     NO_CLAIM,
     NO_WATERMARK,
@@ -26,7 +27,6 @@ from rsmq.migrate.sources.item import Found
 from rsmq.model import QueueAttributes
 from rsmq.operations.copying import compare_settings, copy_policy, copy_queue, fit_settings
 from rsmq.operations.restore import restore_totals
-from rsmq.printable import format_count
 from rsmq.vocabulary.queues import COPIED_ATTRIBUTES, CREATE, POLICY
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import DEFAULT_MAXSIZE

@@ -11,7 +11,6 @@ from typing import Any
 
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show
-from rsmq.lua.load import load
 from rsmq.model import Message
 from rsmq.operations.arguments import (
     Receipts,
@@ -28,6 +27,7 @@ from rsmq.operations.replies import (
     parse_messages,
     parse_received,
 )
+from rsmq.operations.scripts import load
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import (
     MAX_BATCH,

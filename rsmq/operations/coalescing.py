@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from rsmq.lua.load import load
 from rsmq.operations import batches, messages
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.scripts import load
 from rsmq.operations.sending import LARGE_BODY_BYTES, send_each, send_each_in_two_steps
 from rsmq.wire.ids import make_id_suffixes
 

@@ -19,16 +19,16 @@ from rsmq.errors import (
     add_remedy,
     show,
 )
-from rsmq.hints import Argument, Hint, Passed
-from rsmq.lua.load import load
+from rsmq.errors.hints import Argument, Hint, Passed
+from rsmq.errors.printable import format_count
 from rsmq.model import Message, QueueAttributes, StoredMessage
 from rsmq.operations.arguments import Receipts, check_batch, digits
 from rsmq.operations.confirmation import Confirm
 from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.operations.queues import get_queue_attributes, list_queues
 from rsmq.operations.replies import parse_attributes
+from rsmq.operations.scripts import load
 from rsmq.operations.walk import Position, parse_next_position, walk_step
-from rsmq.printable import format_count
 from rsmq.wire.ids import check_id, make_redrive_suffixes, mark_if_grouped
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import MAX_BATCH, MAX_RECEIVES, check_whole_number

@@ -14,9 +14,9 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from rsmq.errors import ReplyLost
-from rsmq.lua.load import load
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.scripts import load
 
 T = TypeVar("T")
 

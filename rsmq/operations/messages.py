@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show
-from rsmq.lua.load import load
 from rsmq.model import Message, StoredMessage
 from rsmq.operations.arguments import (
     digits,
@@ -23,6 +22,7 @@ from rsmq.operations.confirmation import Confirm
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.replies import DONE, RECEIVED_SINCE, parse_message, parse_stored_message
+from rsmq.operations.scripts import load
 from rsmq.operations.send_options import SendOptions, check_send
 from rsmq.operations.sending import send_with_options
 from rsmq.operations.time_limit import TimeLimit

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from rsmq.lua.load import Script
 from rsmq.operations.confirmation import Confirm
+from rsmq.operations.scripts import Script
 from rsmq.operations.time_limit import TimeLimit
 from rsmq.wire.keys import QueueKeys
 

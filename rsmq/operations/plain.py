@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from rsmq.lua.load import NO_SCRIPT
 from rsmq.operations.operation import Command, Operation, RetryClass
+from rsmq.operations.scripts import NO_SCRIPT
 
 T = TypeVar("T")
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rsmq.errors import NoAttributeSupplied, QueueExists, QueueNotFound
-from rsmq.lua.load import load
 from rsmq.model import QueueAttributes
 from rsmq.operations.operation import Operation, RetryClass, Steps, on_queue
 from rsmq.operations.plain import plain_command
 from rsmq.operations.replies import parse_attributes
+from rsmq.operations.scripts import load
 from rsmq.vocabulary.queues import CREATE, SET, QueueAttribute, encode_attributes
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import decode_name, encode_name

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.codecs import BYTES
-from rsmq.lua.load import load
 from rsmq.model import StoredMessage
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, on_queue
 from rsmq.operations.plain import plain_command
 from rsmq.operations.replies import parse_stored_message
+from rsmq.operations.scripts import load
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import decode_name, encode_name
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 from typing import Any
 
 from rsmq.codecs import Codec
-from rsmq.lua.load import load
 from rsmq.model import Message
 from rsmq.operations.arguments import digits, encode_vt
 from rsmq.operations.batches import release_messages, release_receipts
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.operations.replies import parse_message
+from rsmq.operations.scripts import load
 from rsmq.operations.walk import Position, parse_next_position, walk_step
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import (

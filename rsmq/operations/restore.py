@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rsmq.lua.load import load
 from rsmq.model import QueueAttributes
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass, on_queue
+from rsmq.operations.scripts import load
 from rsmq.wire.ids import check_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import check_body_size, large_body_size

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidValue
-from rsmq.lua.load import load
 from rsmq.operations.arguments import (
     check_batch,
     digits,
@@ -20,6 +19,7 @@ from rsmq.operations.arguments import (
 )
 from rsmq.operations.confirmation import Confirm
 from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.scripts import load
 from rsmq.operations.send_options import SendOptions, check_send
 from rsmq.operations.time_limit import TimeLimit
 from rsmq.vocabulary.sends import BATCH, PUBLISH

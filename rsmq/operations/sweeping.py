@@ -4,8 +4,8 @@ Operations on messages that are held back, since another message of their group 
 
 from __future__ import annotations
 
-from rsmq.lua.load import load
 from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.scripts import load
 from rsmq.wire.keys import Namespace
 
 

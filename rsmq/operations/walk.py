@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from rsmq.lua.load import load
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.scripts import load
 from rsmq.wire.keys import QueueKeys
 
 #: A position in a walk: a score, and the number of ids with this score that were already read.

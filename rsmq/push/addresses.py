@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from rsmq.errors import InvalidFormat, show
-from rsmq.hints import Hint, Passed
+from rsmq.errors.hints import Hint, Passed
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 AddressRange: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network

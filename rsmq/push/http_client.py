@@ -22,8 +22,8 @@ from typing import Any
 
 from rsmq import __version__
 from rsmq.errors import InvalidFormat, MissingExtra
+from rsmq.errors.printable import format_count
 from rsmq.guarded_log import get_logger
-from rsmq.printable import format_count
 from rsmq.push.addresses import ANY_ADDRESS, AddressRefused, AddressRules
 from rsmq.push.answers import STORED_ANSWER_BYTES, Answer
 from rsmq.push.exchange import Exchange, ExchangeTimeLimit, current_exchange

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.scripts import loader_of
 from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import MAX_BATCH_BYTES
 from rsmq.wire.names import decode_name, encode_name

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rsmq.errors import InvalidFormat
-from rsmq.printable import format_count
+from rsmq.errors.printable import format_count
 
 _PREFIX = "whsec_"
 _MIN_SECRET_BYTES, _MAX_SECRET_BYTES = 24, 64

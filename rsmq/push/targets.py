@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 from rsmq.errors import InvalidFormat, MissingParameter, show, show_type
-from rsmq.hints import Hint, Passed
+from rsmq.errors.hints import Hint, Passed
 from rsmq.push.addresses import AddressRefused, AddressRules
 
 #: The end of the name of the dead-letter queue that a webhook creates if there is no other.

@@ -15,11 +15,11 @@ from redis.exceptions import ResponseError
 
 from rsmq.codecs import BYTES
 from rsmq.errors import InvalidValue, MissingExtra, NotPossible, RSMQError, show
-from rsmq.hints import Hint, Method
-from rsmq.lua.load import loader_of
+from rsmq.errors.hints import Hint, Method
 from rsmq.operations.arguments import digits
 from rsmq.operations.messages import send_message
 from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.scripts import loader_of
 from rsmq.operations.sending import set_counted_size
 from rsmq.schedules.definition import (
     BrokenDefinition,

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.codecs import Codec
-from rsmq.lua.load import loader_of
 from rsmq.model import DeadLetterReason, State, StoredMessage
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.replies import parse_reason, parse_stored_message
+from rsmq.operations.scripts import loader_of
 from rsmq.search.message_filter import Term
 from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.keys import QueueKeys

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from rsmq.errors import InvalidOption, RSMQError, show
-from rsmq.hints import Words
+from rsmq.errors.hints import Words
 from rsmq.wire.keys import Namespace
 
 T = TypeVar("T")

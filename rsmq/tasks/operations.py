@@ -4,9 +4,9 @@ The operation that begins a map of tasks.
 
 from __future__ import annotations
 
-from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits, encode_body
 from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.scripts import loader_of
 from rsmq.tasks.body import TASK_CODEC
 from rsmq.wire.keys import Namespace
 from rsmq.worker.operations import MAP_LIFETIME_SECONDS

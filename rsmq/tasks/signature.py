@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from rsmq.codecs.type_variables import R_co
 from rsmq.errors import InvalidFormat, Shown, show_type
 from rsmq.tasks.body import RESULT, make_body, make_next
-from rsmq.type_variables import R_co
 
 if TYPE_CHECKING:
     from rsmq.jobs.asyncio_ import AsyncJobHandle

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from rsmq.errors import InvalidFormat, MissingParameter, show
-from rsmq.misuse import NamesElsewhere, explain_options
+from rsmq.errors.misuse import NamesElsewhere, explain_options
 from rsmq.tasks.arguments import TaskArguments
 from rsmq.tasks.body import NextTask, headers_of_task, read_next
 from rsmq.tasks.converters import WrongArgument

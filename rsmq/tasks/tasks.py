@@ -24,11 +24,12 @@ from typing import (
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
 from rsmq.codecs import JSON
+from rsmq.codecs.type_variables import A_contra, R_co
 from rsmq.errors import InvalidFormat, MissingExtra, QueueNotFound, show, show_type
+from rsmq.errors.misuse import NamesElsewhere
 from rsmq.jobs.asyncio_ import AsyncJobHandle
 from rsmq.jobs.status import JobStatus
 from rsmq.jobs.threads import JobHandle
-from rsmq.misuse import NamesElsewhere
 from rsmq.operations.operation import Operation
 from rsmq.schedules.arguments import ScheduleTimes
 from rsmq.tasks.body import TASK_CODEC
@@ -39,7 +40,6 @@ from rsmq.tasks.other_names import OF_DECLARATIONS, OF_DECLARED_OPTIONS
 from rsmq.tasks.shared_queues import SharedQueues
 from rsmq.tasks.signature import Signature, check_call
 from rsmq.tasks.task import BoundTask, DeclaredTask, check_name, check_next, default_name
-from rsmq.type_variables import A_contra, R_co
 from rsmq.vocabulary.sends import BATCH, TASK
 from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.wire.ids import make_id_suffix

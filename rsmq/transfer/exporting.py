@@ -13,8 +13,8 @@ from redis.exceptions import ResponseError
 from rsmq import __version__
 from rsmq._sync.client import RSMQ
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound
+from rsmq.errors.hints import Hint
 from rsmq.figures.left_behind import LeftBehind
-from rsmq.hints import Hint
 from rsmq.model import QueueAttributes, StoredMessage
 from rsmq.operations.plain import plain_command
 from rsmq.operations.reading import LookupResult, get_groups, get_limits, get_messages, scan_ids

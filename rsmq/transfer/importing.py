@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from rsmq._sync.client import RSMQ
 from rsmq.errors import InvalidExport, QueueNotFound, RSMQError, add_remedy, show
-from rsmq.hints import Hint
+from rsmq.errors.hints import Hint
 from rsmq.model import QueueAttributes
 from rsmq.operations.copying import (
     compare_settings,

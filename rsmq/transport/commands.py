@@ -8,8 +8,8 @@ from typing import Any
 
 from redis.exceptions import AskError, MovedError, ResponseError
 
-from rsmq.lua.load import NO_SCRIPT
 from rsmq.operations.operation import Command, Operation
+from rsmq.operations.scripts import NO_SCRIPT
 from rsmq.transport.failure_texts import name_command
 
 _MULTI, _EXEC, _ASKING = (b"MULTI",), (b"EXEC",), (b"ASKING",)

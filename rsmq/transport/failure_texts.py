@@ -11,7 +11,7 @@ from typing import Any
 
 import redis.exceptions as redis_errors
 
-from rsmq.printable import format_count
+from rsmq.errors.printable import format_count
 
 #: The text that Redis adds to the error of a command if a script has called the command: Redis 6.2
 #: in front of the error, 7.0 behind it, Valkey 9 without the digest.

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass, Steps, on_queue
+from rsmq.operations.scripts import loader_of
 from rsmq.trash.deletion import (
     Deletion,
     DeletionKind,

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
-from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.scripts import loader_of
 from rsmq.web.client import Client
 from rsmq.web.fields import Refused
 from rsmq.wire.keys import Namespace

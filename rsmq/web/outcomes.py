@@ -7,8 +7,8 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
+from rsmq.errors.printable import format_count
 from rsmq.model import Message
-from rsmq.printable import format_count
 from rsmq.web.client import Client
 from rsmq.web.fields import Refused
 from rsmq.wire.ids import check_id

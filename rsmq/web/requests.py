@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
-from rsmq.printable import format_count
+from rsmq.errors.printable import format_count
 from rsmq.web import json_requests
 from rsmq.web.delivery import ClientLeft
 from rsmq.web.fields import Field, Refused, read_object, read_query

@@ -22,10 +22,10 @@ from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.guarded_log import get_logger
-from rsmq.lua.load import loader_of
 from rsmq.model import StoredMessage
 from rsmq.operations.following import QueueFollower, pause_after_poll
 from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.scripts import loader_of
 from rsmq.search.redaction import Redaction
 from rsmq.web.bodies import BODIES
 from rsmq.web.client import Client

@@ -20,7 +20,7 @@ from rsmq.errors import (
     RSMQError,
     Shown,
 )
-from rsmq.hints import Words
+from rsmq.errors.hints import Words
 from rsmq.vocabulary.calls import BY_NAME
 
 #: The fields of requests, by the arguments of the client that have other names.

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import lru_cache
 
 from rsmq.errors import InvalidFormat, MissingParameter, show
-from rsmq.hints import Hint, Method, Passed
+from rsmq.errors.hints import Hint, Method, Passed
 from rsmq.wire.names import NOT_ENCODABLE, decode_name, encode_name, is_encodable
 
 #: The default namespace.

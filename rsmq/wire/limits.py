@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from rsmq.errors import InvalidFormat, InvalidValue, MessageTooLong
-from rsmq.printable import format_count
+from rsmq.errors.printable import format_count
 from rsmq.wire.names import encode_name, is_encodable
 
 #: A time span as methods of the clients accept it: a number of seconds, or a timedelta.

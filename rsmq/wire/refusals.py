@@ -20,7 +20,7 @@ from rsmq.errors import (
     show,
     show_all,
 )
-from rsmq.hints import Hint, Method
+from rsmq.errors.hints import Hint, Method
 from rsmq.wire.keys import is_hash_of, namespace_of_hash
 from rsmq.wire.limits import MAX_SECONDS
 

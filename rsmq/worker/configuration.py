@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from rsmq._sync.client import RSMQ
 from rsmq.codecs import Codec
+from rsmq.codecs.type_variables import B_co, D, E
 from rsmq.errors import InvalidFormat, show, show_type
 from rsmq.schedules.arguments import ScheduleArguments
 from rsmq.schedules.definition import ScheduleDefinition, make_definition
-from rsmq.type_variables import B_co, D, E
 from rsmq.worker.handler_group import HandlerGroup
 from rsmq.worker.listener import (
     HandlerDecorator,

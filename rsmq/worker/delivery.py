@@ -8,9 +8,9 @@ import time
 from typing import Any, Protocol
 
 from rsmq.codecs import Codec
+from rsmq.codecs.type_variables import B_co
 from rsmq.errors import InvalidFormat, show
 from rsmq.model import Message, fill_message
-from rsmq.type_variables import B_co
 from rsmq.wire.jobs import encode_progress
 from rsmq.worker.failure import HandlerFailure
 

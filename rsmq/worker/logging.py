@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rsmq.errors.printable import format_count
 from rsmq.guarded_log import get_logger
 from rsmq.headers import REQUEST_ID
-from rsmq.printable import format_count
 from rsmq.push.answers import PushFailed
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.failure import HandlerFailure, summarize

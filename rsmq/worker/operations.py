@@ -14,9 +14,9 @@ from itertools import chain, repeat, zip_longest
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from rsmq.errors import InvalidFormat
-from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits, encode_sent_ms
 from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.scripts import loader_of
 from rsmq.wire.ids import make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import large_body_size

@@ -26,6 +26,7 @@ from redis.exceptions import RedisError
 
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
+from rsmq.codecs.type_variables import B_co
 from rsmq.errors import (
     InvalidFormat,
     NotEmptyInTime,
@@ -34,7 +35,6 @@ from rsmq.errors import (
 from rsmq.guarded_log import get_logger
 from rsmq.schedules.scheduler import SchedulerThread
 from rsmq.transport.process_identity import describe_process
-from rsmq.type_variables import B_co
 from rsmq.wire.limits import check_duration, check_whole_number
 from rsmq.worker.children.child_process import ChildSettings
 from rsmq.worker.children.child_state import is_child

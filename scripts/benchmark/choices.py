@@ -22,8 +22,8 @@ from typing import Any
 from unittest import mock
 
 from rsmq import RSMQ
-from rsmq.lua.load import Script, load
 from rsmq.operations import messages
+from rsmq.operations.scripts import Script, load
 from rsmq.transport.threads import pools
 from scripts.benchmark.server import Server
 

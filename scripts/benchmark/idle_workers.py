@@ -34,7 +34,7 @@ from dataclasses import dataclass
 import redis
 
 from rsmq import RSMQ
-from rsmq.lua.load import load
+from rsmq.operations.scripts import load
 from rsmq.worker import Worker
 from scripts.benchmark.figures import percentile
 from scripts.benchmark.server import Server

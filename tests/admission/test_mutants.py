@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from rsmq.lua import load as loader
+from rsmq.operations import scripts as loader
 from tests.admission.model import Size
 from tests.admission.test_machine import GROUPS as GROUPS_OF_ONE
 from tests.admission.test_machine import LIMIT_KEYS, GroupMachine

@@ -13,9 +13,9 @@ import pytest
 import redis.exceptions as redis_errors
 
 from rsmq import RSMQ
-from rsmq.lua.load import load, script_names
 from rsmq.migrate.operations import IncomingMessage, add_copies
 from rsmq.operations.restore import RestoredMessage, restore_limits
+from rsmq.operations.scripts import load, script_names
 from rsmq.push.operations import fan_out
 from rsmq.push.subscribers import Subscribers
 from rsmq.worker import Worker

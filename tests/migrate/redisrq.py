@@ -18,7 +18,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-from rsmq.lua.load import load
+from rsmq.operations.scripts import load
 
 _WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 _RUN_ID = "f" * 40

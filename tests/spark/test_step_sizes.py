@@ -9,7 +9,7 @@ import math
 
 import pytest
 
-from rsmq.lua.load import load, script_names
+from rsmq.operations.scripts import load, script_names
 from tests.spark.conftest import columns
 
 MESSAGES = 20_000

@@ -11,11 +11,11 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
 from rsmq import RSMQ, AsyncRSMQ, InvalidFormat
-from rsmq.deferred_send import prepare_call
 from rsmq.errors import JobFailed, JobNotEnded, JobNotFound
 from rsmq.jobs.status import ReportedProgress
 from rsmq.metrics import Metrics
 from rsmq.sqlalchemy import send_on_commit
+from rsmq.tasks.deferred_send import prepare_call
 from rsmq.worker import DeadLetter, Defer, Discard, Middleware, Retry, current_message
 from rsmq.worker.middlewares import RateLimit
 from tests.scale import WAIT_SECONDS

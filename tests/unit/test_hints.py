@@ -15,7 +15,7 @@ from rsmq.errors import (
     QueueNotFound,
     add_remedy,
 )
-from rsmq.hints import PYTHON, Argument, Hint, Method, Passed, in_words
+from rsmq.errors.hints import PYTHON, Argument, Hint, Method, Passed, in_words
 from rsmq.web.wording import HttpWords
 
 HTTP = HttpWords()

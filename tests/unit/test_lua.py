@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rsmq
-from rsmq.lua.load import load, script_names
+from rsmq.operations.scripts import load, script_names
 from rsmq.vocabulary.stored import ALL_QUEUE_FIELDS
 from rsmq.wire import fields, refusals
 from rsmq.wire.keys import Namespace

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hiredis
 import pytest
 
-from rsmq.lua.load import load
 from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.scripts import load
 from rsmq.transport.commands import evalsha_command
 from rsmq.transport.packing import pack_small_call
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rsmq
-from rsmq.printable import escape_unprintable, format_count
+from rsmq.errors.printable import escape_unprintable, format_count
 
 
 @pytest.mark.parametrize(

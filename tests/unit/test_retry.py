@@ -9,8 +9,8 @@ import pytest
 import redis.exceptions as redis_errors
 
 from rsmq import InvalidValue, QueueNotFound
-from rsmq.lua.load import load
 from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.scripts import load
 from rsmq.transport.failure_texts import remove_script_location
 from rsmq.transport.retry import (
     Attempt,

@@ -22,8 +22,8 @@ from rsmq.errors import (
     TooManyHungCalls,
     WorkerExists,
 )
-from rsmq.hints import Words
-from rsmq.printable import escape_unprintable
+from rsmq.errors.hints import Words
+from rsmq.errors.printable import escape_unprintable
 from rsmq.transport.url import redact
 from rsmq.vocabulary.calls import BY_NAME
 from rsmq.vocabulary.queues import SET

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from rsmq.printable import format_count
+from rsmq.errors.printable import format_count
 
 if TYPE_CHECKING:
     from rsmq._sync.client import RSMQ

@@ -25,7 +25,7 @@ from rsmq.cli.commands.foreign_systems import (
     rqueue_options,
 )
 from rsmq.cli.commands.metrics_server import metrics_options, serve_metrics
-from rsmq.printable import format_count
+from rsmq.errors.printable import format_count
 from rsmq.wire.keys import Namespace
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import argument, command, options
 from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.output import format_text
-from rsmq.printable import format_count
+from rsmq.errors.printable import format_count
 
 
 @command(

@@ -21,7 +21,7 @@ from rsmq.cli.app.output import format_text
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.doctor.catalogue import OPT_IN_REPAIRS
 from rsmq.errors import QueueNotFound
-from rsmq.printable import format_count
+from rsmq.errors.printable import format_count
 
 if TYPE_CHECKING:
     from rsmq._sync.client import RSMQ

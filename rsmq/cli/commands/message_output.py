@@ -23,8 +23,8 @@ from rsmq.cli.app.output import (
     to_json_value,
     truncate,
 )
+from rsmq.errors.printable import format_count
 from rsmq.model import Message, StoredMessage
-from rsmq.printable import format_count
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from rsmq.cli.commands.pipeline_errors import (
 )
 from rsmq.cli.commands.pipeline_place import other_queues, own_queues, place_options
 from rsmq.errors import InvalidOption
-from rsmq.printable import escape_unprintable, format_count
+from rsmq.errors.printable import escape_unprintable, format_count
 
 if TYPE_CHECKING:
     from rsmq.spark.pipelines.progress import JobProgress

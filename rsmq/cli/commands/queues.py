@@ -21,7 +21,7 @@ from rsmq.cli.app.output import (
 )
 from rsmq.cli.app.queue_names import expand_patterns, read_each
 from rsmq.cli.app.send_options import send_options
-from rsmq.printable import format_count
+from rsmq.errors.printable import format_count
 from rsmq.vocabulary.queues import CREATE, LIMIT, SET
 
 if TYPE_CHECKING:

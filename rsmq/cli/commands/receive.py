@@ -13,8 +13,8 @@ from rsmq.cli.app.command import VT, command, options, read_duration
 from rsmq.cli.app.errors import Exit, Failed
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.cli.commands.message_output import BodyFormat, PoppedWriter, raw_options, write_messages
+from rsmq.errors.printable import format_count
 from rsmq.model import Message
-from rsmq.printable import format_count
 from rsmq.wire.limits import MAX_BATCH, check_whole_number
 
 _FOREVER = "forever"

@@ -31,7 +31,7 @@ from rsmq.cli.app.queue_names import read_each
 from rsmq.cli.commands.queues import note_unreadable_queues
 from rsmq.compat import rfq_topics as topics
 from rsmq.errors import QueueNotFound
-from rsmq.printable import format_count
+from rsmq.errors.printable import format_count
 
 if TYPE_CHECKING:
     from rsmq._sync.client import RSMQ

@@ -29,7 +29,7 @@ def scheduler(call: Call, *, once: bool, wait_for_redis: float) -> None:
     """
     from rsmq.cli.app.wait_for_redis import ask_for_queue  # noqa: PLC0415 - takes time
     from rsmq.cli.app.wait_for_redis import wait_for_redis as wait  # noqa: PLC0415 - as above
-    from rsmq.printable import format_count  # noqa: PLC0415 - as above
+    from rsmq.errors.printable import format_count  # noqa: PLC0415 - as above
     from rsmq.schedules.scheduler import Scheduler  # noqa: PLC0415 - as above
     from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - as above
 

@@ -22,7 +22,7 @@ from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.cli.app.send_options import drop_unset, find_unique, send_options
 from rsmq.cli.commands.input_batches import InputBatch, read_batches
 from rsmq.errors import MessageTooLong
-from rsmq.printable import format_count
+from rsmq.errors.printable import format_count
 from rsmq.vocabulary.sends import PUBLISH, SEND, as_batch
 from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES, utf16_length
 

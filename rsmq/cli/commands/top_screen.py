@@ -18,7 +18,7 @@ from rsmq.cli.app.output import format_age, format_text
 from rsmq.cli.app.signals import handling
 from rsmq.cli.commands.figures import Figures, sum_figures
 from rsmq.errors import MissingExtra
-from rsmq.printable import format_count
+from rsmq.errors.printable import format_count
 
 try:
     from rich.console import Console, Group, RenderableType

@@ -18,8 +18,8 @@ from rsmq.cli.app.errors import WORDS, Exit, Failed
 from rsmq.cli.app.output import format_text, to_json_value
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.errors import InvalidExport
-from rsmq.hints import in_words
-from rsmq.printable import format_count
+from rsmq.errors.hints import in_words
+from rsmq.errors.printable import format_count
 
 if TYPE_CHECKING:
     from rsmq.transfer import Exported, Imported, ImportedQueue

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from rsmq.errors.printable import format_count
 from rsmq.explain.alerts.alert import Alert, AlertKind, format_span, list_names
 from rsmq.explain.alerts.facts import AlertFacts, RemovedMessage
 from rsmq.explain.observed import ObservedQueue
 from rsmq.explain.sentences import format_moment, remedy_of_queue
 from rsmq.figures.facts import QueueBacklog
-from rsmq.printable import format_count
 from rsmq.wire.workers import WorkerInfo
 
 #: Deaths of workers within so many seconds are a crash loop: two of one name, or three.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from rsmq.errors.printable import format_count
 from rsmq.explain.alerts.alert import CAUSES, Alert, AlertKind, format_span, list_names
 from rsmq.explain.alerts.crashes import find_crash_loops, find_dead_workers, received_again
 from rsmq.explain.alerts.facts import AlertFacts, dead_letter_queues
@@ -13,7 +14,6 @@ from rsmq.explain.alerts.restarts import find_not_restarted
 from rsmq.explain.causes import causes_of_queue
 from rsmq.explain.observed import IDLE_MINUTES, ObservedQueue
 from rsmq.figures.facts import QueueActivity, QueueBacklog
-from rsmq.printable import format_count
 from rsmq.push.breaker import TargetState
 
 #: A message that waits for so long is looked at.

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import msgpack
 
 from rsmq.errors import NewerVersion
-from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass, on_queue
+from rsmq.operations.scripts import loader_of
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import MAX_BATCH_BYTES
 from rsmq.wire.names import encode_name

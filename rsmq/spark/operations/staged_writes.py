@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import msgpack
 
-from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass, on_queue
 from rsmq.operations.restore import RestoredMessage, pair_options
+from rsmq.operations.scripts import loader_of
 from rsmq.wire.id_arrays import make_joined_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import large_body_size

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, functions
 
 from rsmq.errors import InvalidOption
-from rsmq.printable import format_count
+from rsmq.errors.printable import format_count
 from rsmq.spark.pipelines.queues import Queues
 from rsmq.spark.read.schema import DEFAULT_COLUMNS
 from rsmq.spark.read.sent_columns import SENT_COLUMNS

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from rsmq import QueueAttributes
 from rsmq.errors import InvalidOption
+from rsmq.errors.printable import format_count
 from rsmq.figures.left_behind import LeftBehind
 from rsmq.operations.copying import (
     compare_settings,
@@ -21,7 +22,6 @@ from rsmq.operations.copying import (
 )
 from rsmq.operations.reading import scan_ids
 from rsmq.operations.restore import restore_totals
-from rsmq.printable import format_count
 from rsmq.spark.connections import SparkServer
 from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, count_partitions

@@ -12,7 +12,7 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
-from rsmq.printable import escape_unprintable, format_count
+from rsmq.errors.printable import escape_unprintable, format_count
 from rsmq.spark.pipelines.bins import choose_unit
 from rsmq.spark.pipelines.tables import Rows
 

@@ -15,7 +15,7 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.ticker
 
-from rsmq.printable import escape_unprintable
+from rsmq.errors.printable import escape_unprintable
 from rsmq.spark.pipelines.bins import choose_bins, choose_unit
 from rsmq.spark.pipelines.tables import Rows
 

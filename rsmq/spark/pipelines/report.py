@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from rsmq.printable import format_count
+from rsmq.errors.printable import format_count
 from rsmq.spark.connections import SparkServer
 from rsmq.spark.pipelines.dead_letters import count_dead_letters
 from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.plain import encode_command, parse_fields, plain_command, plain_commands
+from rsmq.operations.scripts import loader_of
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import decode_name, encode_name
 

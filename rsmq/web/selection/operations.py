@@ -11,10 +11,10 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.plain import encode_command, plain_commands
+from rsmq.operations.scripts import loader_of
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import decode_name, encode_name
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from rsmq.lua.load import loader_of
 from rsmq.model import Message
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.scripts import loader_of
 from rsmq.web.sqs.errors import invalid
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import encode_name

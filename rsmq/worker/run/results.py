@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rsmq.printable import format_count
+from rsmq.errors.printable import format_count
 from rsmq.wire.jobs import MAX_RESULT_BYTES
 from rsmq.worker.outcome import DeadLetter
 from rsmq.worker.run.unrun_result import reject_unrun_result

@@ -13,7 +13,7 @@ import pytest
 from redis import exceptions as redis_errors
 
 from rsmq import JSON, RSMQ
-from rsmq.lua.load import load
+from rsmq.operations.scripts import load
 from tests.proxy import Proxy
 from tests.scale import WAIT_SECONDS, scaled
 from tests.workers.processes.conftest import assert_nothing_left, fill, scores, wait_until

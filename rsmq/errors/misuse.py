@@ -4,11 +4,9 @@ Errors for common mistakes with the clients, with the way out in their texts.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
-
-from rsmq.type_variables import R_co
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 Method = TypeVar("Method", bound=Callable[..., None])
 Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
@@ -62,48 +60,6 @@ def explain_options(elsewhere: Mapping[str, str]) -> Callable[[Wrapped], Wrapped
         return cast("Wrapped", explained)
 
     return decorate
-
-
-class JobNamesElsewhere(NamesElsewhere):
-    """The base class of the handles of jobs."""
-
-    _elsewhere: ClassVar[Mapping[str, str]] = {
-        "get": "result(timeout=10)",
-        "wait": "result(timeout=10)",
-        "state": "status().state",
-        "ready": "status().is_ended",
-        "successful": "status().state == 'succeeded'",
-        "failed": "status().state == 'failed'",
-        "info": "status() or progress()",
-        "traceback": "status().error",
-        "revoke": "cancel()",
-        "abort": "cancel()",
-        "refresh": "status(), which reads the record each time",
-    }
-
-
-class AwaitsResult(JobNamesElsewhere, Generic[R_co]):
-    """The base class of what the asyncio client returns and ``await`` waits for."""
-
-    def result(self) -> Awaitable[R_co]:
-        """Return what it waits for."""
-        raise NotImplementedError
-
-    def __await__(self) -> Generator[Any, Any, R_co]:
-        return self.result().__await__()
-
-
-class BlocksForResult(JobNamesElsewhere, Generic[R_co]):
-    """The same of the synchronous client, which refuses ``await``."""
-
-    if not TYPE_CHECKING:
-
-        def __await__(self):  # noqa: ANN204
-            name = type(self).__name__
-            raise TypeError(
-                f"{name} can't be awaited: call its result(). In asyncio use AsyncRSMQ; send a "
-                "task with await task.asend()"
-            )
 
 
 class OnlyAsyncWith:

@@ -62,10 +62,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from rsmq.hints import PYTHON, Hint, Method, Passed, Words, in_words
-from rsmq.hints import Shown as Shown  # noqa: PLC0414 - others import it from here
-from rsmq.hints import show as show  # noqa: PLC0414 - as above
-from rsmq.printable import format_count
+from rsmq.errors.hints import PYTHON, Hint, Method, Passed, Words, in_words
+from rsmq.errors.hints import Shown as Shown
+from rsmq.errors.hints import show as show
+from rsmq.errors.printable import format_count
 
 _NO_VALUE: Any = object()
 
