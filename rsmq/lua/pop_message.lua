@@ -22,14 +22,13 @@
 local hash, zset = KEYS[1], KEYS[2]
 local namespace = ARGV[1]
 
-local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited', 'x:throttle', 'x:batched')
+local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited', 'x:throttle')
 if not stored then
   return queue_not_found(hash)
 end
 
 local now = server_time_ms()
-local id, values = first_deliverable(zset, hash, now, namespace, stored[4], stored[5], stored[6], stored[7], stored[8], nil,
-  stored[9])
+local id, values = first_deliverable(zset, hash, now, namespace, unpack(stored, 4, 8))
 if not id then
   return values or false
 end

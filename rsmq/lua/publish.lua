@@ -25,7 +25,7 @@ local body, size, delay, options = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local messages = ARGV
 
 local us = server_time_us()
-local now, waits, ids = math.floor(us / 1000), {}, {}
+local now, waits, limits, ids = math.floor(us / 1000), {}, {}, {}
 local passed = read_options(options)
 local expires, retries = passed.expires or '', passed.max_retries or ''
 local record = (expires ~= '' or retries ~= '') and limits_record(retries, expires, now)
@@ -41,7 +41,7 @@ for at = 1, #queues, 2 do
   if record then
     remove_free_limits(zset .. ':x:limits', 1, zset, found[4])
   end
-  waits[at] = wait
+  waits[at], limits[at] = wait, found[4]
 end
 for at = 1, #queues, 2 do
   local channel = messages[at + 5]
@@ -56,7 +56,7 @@ for at = 1, #queues, 2 do
   ids[#ids + 1] = id
   add_to(hash, 'totalsent', 1)
   if record then
-    store_limits(hash, zset .. ':x:limits', {id, body}, record)
+    store_limits(hash, zset .. ':x:limits', limits[at], {id, body}, record)
   end
   redis.call('HSET', hash, id, body)
   redis.call('ZADD', zset, digits(now + waits[at]), id)

@@ -21,13 +21,14 @@ local vt, namespace = ARGV[1], ARGV[2]
 local now = server_time_ms()
 local this_time = digits(now)
 local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', 'totalrecv', 'x:max', 'x:keep', 'x:limited',
-  'x:throttle', 'x:batched')
+  'x:throttle')
 local id = redis.call('ZRANGEBYSCORE', zset, '-inf', this_time, 'LIMIT', '0', '1')[1]
 local values = id and redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
 local hidden
 if stored[1] and stored[2] and stored[3] and usual(stored[4], 15) and not stored[6] and not stored[7] and not stored[8]
-  and not stored[9] and (vt ~= '' or usual(stored[1], 7)) and (not id or values[1] and usual(values[2], 15)
-  and #id > 9 and string.byte(id) ~= 120 and (not stored[5] or usual(stored[5], 7) and (values[2] or 0) + 0 < stored[5] + 0)) then
+  and (vt ~= '' or usual(stored[1], 7)) and (not id or values[1] and usual(values[2], 15)
+  and #id > 9 and string.byte(id) ~= 120
+  and (not stored[5] or usual(stored[5], 7) and (values[2] or 0) + 0 < stored[5] + 0)) then
   hidden = vt ~= '' and vt or stored[1] * 1000
 else -- the slow path for unusual values
   -- @include queue.lua
@@ -50,8 +51,7 @@ else -- the slow path for unusual values
   if not hidden then
     return no_number('vt', stored[1])
   end
-  id, values = first_deliverable(zset, hash, now, namespace, limits[4], stored[5], stored[6], stored[7], stored[8], hidden,
-    stored[9])
+  id, values = first_deliverable(zset, hash, now, namespace, limits[4], stored[5], stored[6], stored[7], stored[8], hidden)
   if id then
     allow_when_full(zset)
     stored[4], values[2] = as_integer(stored[4]), as_integer(values[2])

@@ -10,6 +10,8 @@
 -- source  none in Node
 -- @include queue.lua
 -- @include limiting.lua
+-- @include limits.lua
+-- @include marking.lua
 -- @include variadic.lua
 
 local hash, zset, limits = KEYS[1], KEYS[2], KEYS[3]
@@ -22,7 +24,7 @@ end
 local missing, others = {}, 0
 for at = 1, #records, 2 do
   if redis.call('ZSCORE', zset, records[at]) then
-    local record = stored[4] and redis.call('HGET', limits, records[at])
+    local record = has_limits(stored[4]) and redis.call('HGET', limits, records[at])
     if not record then
       missing[#missing + 1], missing[#missing + 2] = records[at], records[at + 1]
     elseif record ~= records[at + 1] then
@@ -33,7 +35,7 @@ end
 if #missing > 0 then
   redis.call('ZADD', zset, 'XX', '0', '\0none') -- fails if memory is full; after the next ones Redis allows all
   remove_free_limits(limits, #missing / 2, zset, stored[4])
-  redis.call('HSET', hash, 'x:limited', '1')
+  mark_limited(hash, stored[4], '1')
   variadic('HSET', limits, missing)
 end
 return others

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS
-from rsmq.wire.fields import BATCHED, DIVIDED, GROUPED, LIMITED, NAMED, RATED, RESUMED, SQS
+from rsmq.wire.fields import DIVIDED, GROUPED, LIMITED, NAMED, RATED, RESUMED, SQS
 
 
 class Carrier(Enum):
@@ -155,7 +155,7 @@ QUEUE_FIELDS = (
     QueueField("createdby", stays=True),
     QueueField("msgs"),
     QueueField("hiddenmsgs"),
-    *map(QueueField, (LIMITED, GROUPED, BATCHED, NAMED, RATED)),
+    *map(QueueField, (LIMITED, GROUPED, NAMED, RATED)),
 )
 #: All fields of a queue's hash that are not a message's.
 ALL_QUEUE_FIELDS = (*ATTRIBUTE_FIELDS, *(each.field for each in QUEUE_FIELDS))

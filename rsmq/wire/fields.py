@@ -27,15 +27,14 @@ KEEP = "x:keep"
 EXPIRED = "x:expired"
 THROTTLE = "x:throttle"
 
-#: Set by the first send with limits: receives then look for the limits of messages.
+#: Set by the first send with limits: receives then look for the limits of messages. Also set by the
+#: first receive that took several messages of a group: receives then keep them in order. The value
+#: is 1, 2, or 3 for both.
 LIMITED = "x:limited"
 
 #: Set to 1 by the first send with a group: workers then look for messages that can be admitted.
 #: Their sweeps store the Unix ms of the next step, and behind a blank the position.
 GROUPED = "x:groups"
-
-#: Set by the first receive that took several messages of a group: receives then keep them in order.
-BATCHED = "x:batched"
 
 #: Set by the first send with a dedup_id, and by the first one with a rate: without them, the
 #: records are those of an earlier queue with the name.

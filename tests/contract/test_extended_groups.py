@@ -34,7 +34,7 @@ def test_the_next_messages_of_a_group_follow_the_first_one(env, queue):
     assert admitted == [f"a\0{a1}", f"a\0{a2}", f"a\0{a3}", f"b\0{b1}"]
     assert held == [f"b\0{b2}"]
     fields = env.fields(queue)
-    assert fields["x:batched"] == "1"
+    assert fields["x:limited"] == "2"
     assert [fields[f"{id}:rc"] for id in (a1, a2, a3, b1)] == ["1"] * 4
     assert fields[f"{a2}:fr"] == fields[f"{a1}:fr"]
     assert fields["totalrecv"] == "4"
@@ -45,7 +45,35 @@ def test_a_receive_without_it_takes_one_of_a_group_and_stores_nothing_more(env, 
     send(env, queue, "a", "a")
 
     assert bodies(env.rsmq.receive_messages(queue, 10)) == ["m0"]
-    assert "x:batched" not in env.fields(queue)
+    assert "x:limited" not in env.fields(queue)
+
+
+@pytest.mark.parametrize("limits_first", [True, False])
+def test_limits_and_groups_share_a_field_of_the_queue(env, queue, limits_first):
+    steps = [
+        lambda: env.rsmq.send_message(queue, "m", max_retries=3, expires=500),
+        lambda: (send(env, queue, "a", "a"), receive(env, queue, 10, vt=100)),
+    ]
+    for step in steps if limits_first else reversed(steps):
+        step()
+
+    assert env.fields(queue)["x:limited"] == "3"
+    env.rsmq.send_message(queue, "m", max_retries=4)
+    send(env, queue, "b", "b")
+    receive(env, queue, 10, vt=100)
+    assert env.fields(queue)["x:limited"] == "3"
+
+
+def test_limits_of_an_earlier_queue_are_removed_where_groups_have_set_the_field(env, queue):
+    send(env, queue, "a", "a")
+    receive(env, queue, 10, vt=100)
+    env.raw.hset(f"{env.zset(queue)}:x:limits", "left", "3:")
+
+    id = env.rsmq.send_message(queue, "m", max_retries=4)
+
+    records = env.raw.hgetall(f"{env.zset(queue)}:x:limits")
+    assert {name.decode(): record for name, record in records.items()} == {id: b"4:"}
+    assert env.fields(queue)["x:limited"] == "3"
 
 
 def test_deletes_of_all_free_the_group(env, queue):

@@ -530,6 +530,29 @@ def test_groups_that_have_come_since_a_purge_are_kept_with_those_of_before(
 
 
 @pytest.mark.parametrize("small", [0, 10_000])
+@pytest.mark.parametrize("limits_first", [True, False])
+def test_limits_and_receives_of_several_of_a_group_count_whichever_came_since_a_purge(
+    rsmq, keys, monkeypatch, small, limits_first
+):
+    monkeypatch.setattr(operations, "_SMALL", small)
+    rsmq.create_queue("q", vt=60)
+
+    def use(limits):
+        if limits:
+            rsmq.send_message("q", "m", max_retries=2)
+        else:
+            rsmq.send_messages("q", ["1", "2"], groups=["a", "a"])
+            assert len(rsmq.receive_messages("q", 9, extend_groups=True)) == 2
+
+    use(limits_first)
+    purged = rsmq.trash.purge_queue("q")
+    use(not limits_first)
+    rsmq.trash.undo(purged.id)
+
+    assert keys.raw.hget(f"{keys.ns}:q:Q", "x:limited") == b"3"
+
+
+@pytest.mark.parametrize("small", [0, 10_000])
 def test_the_turns_of_rates_and_what_limits_have_used_come_back(rsmq, keys, monkeypatch, small):
     monkeypatch.setattr(operations, "STEP", 2)
     monkeypatch.setattr(operations, "_SMALL", small)

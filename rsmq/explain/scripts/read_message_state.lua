@@ -45,7 +45,7 @@ local found = redis.call('HMGET', hash, id .. ':rc', id .. ':fr')
 local size = redis.call('HEXISTS', hash, id) == 1 and redis.call('HSTRLEN', hash, id)
 local is_hidden = score and tonumber(score) > now
 local retries, expires = nil, nil
-if stored[5] then
+if has_limits(stored[5]) then
   retries, expires = limits_of(zset, id)
 end
 require_local_beside(zset, ':x:alone')

@@ -29,7 +29,7 @@ local function policy(namespace, zset, target, limit, limited)
     return found
   end)
   if usable and stored or is_elsewhere(stored) then
-    return {zset = to_zset, hash = to_hash, limit = limit, limited = limited, has_limits = usable and stored[4],
+    return {zset = to_zset, hash = to_hash, limit = limit, limited = has_limits(limited), has_limits = usable and stored[4],
       source = usable and stored[5] and string.sub(zset, #namespace + 2)}
   end
 end
@@ -117,7 +117,7 @@ local function transfer(zset, hash, to, id, score)
       redis.call('HSET', to.hash, name, values[at])
     end
   end
-  if to.has_limits then
+  if has_limits(to.has_limits) then
     forget_limits(to.zset, id)
   end
   move_group(zset, to, id)

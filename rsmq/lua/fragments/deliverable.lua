@@ -8,9 +8,8 @@
 -- Returns the first visible message that is no dead letter and is not expired, in the format of first_due. Moves or
 -- removes those before it, at most 1,000. If limits of the queue allow no receive, returns nil and ms, as throttled_ms
 -- returns them; else notes the receive for them. The last arguments are the fields x:dlq, x:max, x:keep, x:limited and
--- x:throttle as stored, and the ms for which the message will be hidden, nil if it is popped, and x:batched as stored.
-local function first_deliverable(zset, hash, now, namespace, target, limit, keep, limited, throttle, hidden,
-  in_order)
+-- x:throttle as stored, and the ms for which the message will be hidden, nil if it is popped.
+local function first_deliverable(zset, hash, now, namespace, target, limit, keep, limited, throttle, hidden)
   local id, values = first_due(zset, hash, now)
   local most, dead = target and decimal(limit), nil
   local expires = id and expiry(namespace, zset, hash, keep, limited)
@@ -19,11 +18,11 @@ local function first_deliverable(zset, hash, now, namespace, target, limit, keep
       return
     end
     local receives, is_put_off = whole(values[2]), false
-    if in_order and string.sub(id, -2) == 'Gr' then
+    if limited and limited ~= '1' and string.sub(id, -2) == 'Gr' then
       -- @include putting_off.lua
       is_put_off = put_off(zset, hash, id, now)
     end
-    if not dead and most and (limited or receives >= most) then
+    if not dead and most and (has_limits(limited) or receives >= most) then
       dead = policy(namespace, zset, target, limit, limited)
     end
     if is_put_off then

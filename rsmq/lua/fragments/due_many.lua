@@ -10,8 +10,8 @@
 -- were moved or removed. The messages are not changed, and are within the limits of the queue, whose field x:throttle
 -- is `limits`; `throttle` is then what is left of them. `pops` is whether they are popped. Ghost ids among them are handled as by
 -- first_due, messages beyond the limit of a policy `dead` are moved, and those that `expires` names are
--- removed or moved. A call moves and removes at most 1,000 other messages. With `in_order`, the field x:batched, those of a
--- group that are due before an earlier one are held back again.
+-- removed or moved. A call moves and removes at most 1,000 other messages. With `in_order`, those of a group that are due
+-- before an earlier one are held back again.
 local function due_messages(zset, hash, now, want, room, first, dead, expires, limits, pops, in_order)
   local told, again, gone = {}, {}, {}
   local due = {told = told, again = again, number = 0, size = 0, cleared = 0}
@@ -102,7 +102,7 @@ local function due_in_order(queues, namespace, now, most, room, first, by_vt, po
   local found, to, nothing = {}, digits(now), {told = {}, again = {}, number = 0, size = 0}
   for at = 1, #queues, 2 do
     local hash, zset = queues[at], queues[at + 1]
-    local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited', 'x:throttle', 'x:batched')
+    local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited', 'x:throttle')
     if not stored then
       return nil, queue_not_found(hash)
     end
@@ -116,13 +116,13 @@ local function due_in_order(queues, namespace, now, most, room, first, by_vt, po
       allow_removal(zset, hash)
       of.dead = policy(namespace, zset, stored[4], stored[5], stored[7])
       of.expires = expiry(namespace, zset, hash, stored[6], stored[7])
-      of.limits, of.in_order = stored[8], stored[9]
+      of.limits, of.limited, of.in_order = stored[8], stored[7], extends or stored[7] and stored[7] ~= '1'
     end
   end
   for _, of in ipairs(found) do
     if of.any and room > 0 then
       of.due = due_messages(of.zset, of.hash, now, most, room, first, of.dead, of.expires, of.limits, pops,
-        of.in_order or extends)
+        of.in_order)
       if extends then
         -- @include extending.lua
         extend_groups(of, most, room, now)

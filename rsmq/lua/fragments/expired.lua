@@ -23,6 +23,7 @@ end
 -- they don't expire: without limits, or if they go to a dead-letter queue that does not exist or can't be written.
 -- The last arguments are the fields x:keep and x:limited as stored.
 local function expiry(namespace, zset, hash, keep, limited)
+  limited = has_limits(limited)
   if not keep and not limited then
     return
   end

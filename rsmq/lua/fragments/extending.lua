@@ -3,6 +3,7 @@
 -- @include digits.lua
 -- @include expired.lua
 -- @include groups.lua
+-- @include marking.lua
 -- @include totals.lua
 
 -- Returns whether an id comes before another one in the order of Redis. Lua would compare texts by the locale.
@@ -91,7 +92,7 @@ end
 -- Before the delivery of such messages: notes that several of a group are admitted.
 local function begin_extension(of)
   if #of.due.taken > 0 then
-    redis.call('HSET', of.hash, 'x:batched', '1')
+    mark_limited(of.hash, of.limited, '2')
     for _, each in ipairs(of.due.taken) do
       redis.call('ZADD', of.zset .. ':x:admitted', '0', each.member)
     end

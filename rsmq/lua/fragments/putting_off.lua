@@ -1,4 +1,4 @@
--- Messages of ordered groups in a queue with the field x:batched, in which several messages of a group may be in flight.
+-- Messages of ordered groups in a queue whose field x:limited says that several messages of a group may be in flight.
 -- @include digits.lua
 -- @include groups.lua
 

@@ -15,7 +15,7 @@ end
 -- Stores the limits of messages that were added.
 local function add_limits(hash, zset, records)
   if #records > 0 then
-    redis.call('HSET', hash, 'x:limited', '1')
+    mark_limited(hash, redis.call('HGET', hash, 'x:limited'), '1')
     variadic('HSET', zset .. ':x:limits', records)
   end
 end

@@ -27,7 +27,7 @@ local function restore(hash, zset, rows, at, now)
     local limited = redis.call('HGET', hash, 'x:limited')
     require_local_limits(zset, limited)
     redis.call('ZADD', zset, 'XX', '0', '\0none')
-    for at = 2, limited and #members or 0, 2 do
+    for at = 2, has_limits(limited) and #members or 0, 2 do
       forget_limits(zset, members[at])
     end
     add_to(hash, 'totalsent', number)

@@ -45,7 +45,7 @@ local vt, latest, lifetime = ARGV[6], ARGV[7], ARGV[8]
 local namespace, target, limit, query, holder = ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13]
 local first = ARGV[14]
 
-local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited', 'x:throttle', 'x:batched')
+local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited', 'x:throttle')
 if not stored then
   return queue_not_found(hash)
 end
@@ -74,7 +74,7 @@ local now = server_time_ms()
 local to = latest == '' and now or math.min(now, latest)
 local due = due_messages(zset, hash, to, tonumber(most), tonumber(room), first == '1', dead,
   expiry(namespace, zset, hash, stored[6], stored[7]),
-  stored[8], false, stored[9])
+  stored[8], false, stored[7] and stored[7] ~= '1')
 local size = due.size -- also `room`, if the next body does not fit
 if due.number > 0 then
   keep_for(leases, lifetime) -- fails for a user without the right, before anything is changed

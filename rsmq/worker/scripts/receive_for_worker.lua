@@ -44,7 +44,7 @@ local requests = ARGV
 local states, found, fills, groups, expiries, fields = {}, {}, '', '', {}, {}
 for at = 2, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local stored = queue(hash, 'x:paused', 'x:keep', 'x:limited', 'x:groups', 'x:throttle', 'x:batched')
+  local stored = queue(hash, 'x:paused', 'x:keep', 'x:limited', 'x:groups', 'x:throttle')
   fields[at / 2], groups = stored, groups .. (stored and stored[7] and ' g' .. at / 2 or '')
   states[at / 2] = not stored and 'm' or stored[4] and 'p' or '-'
   if states[at / 2] == '-' then
@@ -63,7 +63,7 @@ for at, state in ipairs(states) do
     local hash, zset = queues[2 * at], queues[2 * at + 1]
     local size, max_messages, rest = plan_batches(zset, now, left, requests, 5 * at)
     local due = due_messages(zset, hash, now, max_messages, bytes, not has_found, nil, expiries[at],
-      fields[at][8], false, fields[at][9])
+      fields[at][8], false, fields[at][6] and fields[at][6] ~= '1')
     found[at], has_found = due, has_found or due.number > 0
     left, bytes = math.max(left - math.ceil(due.number / size), 0), bytes - due.size
     states[at] = (due.number == max_messages or bytes <= 0 or due.cleared >= 1000) and '+' or '.'

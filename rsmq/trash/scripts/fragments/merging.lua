@@ -3,6 +3,7 @@
 -- @include due.lua
 -- @include expiries.lua
 -- @include group_lists.lua
+-- @include marking.lua
 -- @include variadic.lua
 
 -- Returns the number of ids and fields that have come.
@@ -28,6 +29,7 @@ end
 -- Puts the fields of the queue's hash into the kept one, with the attributes that the queue has now.
 local function merge_hash(live, kept, ids)
   local stored, changed = redis.call('HGETALL', live), {}
+  local limited = redis.call('HGET', kept, 'x:limited')
   local _, gone = stored_attributes(live)
   variadic('HDEL', kept, fields_of(ids))
   for at = 1, #stored, 2 do
@@ -37,6 +39,10 @@ local function merge_hash(live, kept, ids)
   end
   variadic('HDEL', kept, gone)
   variadic('HSET', kept, changed)
+  local mark = redis.call('HGET', live, 'x:limited')
+  if mark then
+    mark_limited(kept, limited, mark)
+  end
 end
 
 -- Puts the keys of a queue into the kept ones, and gives these their old names. `ids` are those of its messages.

@@ -6,6 +6,7 @@
 -- @include expiries.lua
 -- @include group_lists.lua
 -- @include local_groups.lua
+-- @include marking.lua
 -- @include variadic.lua
 -- @include was_received.lua
 
@@ -46,7 +47,7 @@ local function restore_some(hash, kept_hash, zset, kept_zset, beside, found, now
   local groups = kept_groups(zset, found, kept_hash, members)
   local limited = redis.call('HGET', kept_hash, 'x:limited')
   if limited then
-    redis.call('HSET', hash, 'x:limited', limited)
+    mark_limited(hash, redis.call('HGET', hash, 'x:limited'), limited)
   end
   local passed = {}
   for at = 1, looked do
