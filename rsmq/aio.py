@@ -248,7 +248,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 ``address_remap``, a function that changes the ``(host, port)`` that a server
                 reports to the one that this process can reach; with Sentinels also
                 ``sentinel_username`` and ``sentinel_password``, their own user and password.
-                Options of the URL have precedence.
+                Options of the URL have precedence. With ``memory://`` they have no effect.
 
         Raises:
             MissingParameter: the namespace is empty.
@@ -263,9 +263,8 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         if check_url(url).startswith(MEMORY_SCHEME):
             from rsmq.transport import memory  # noqa: PLC0415 - needs an extra
 
-            self._use_caller(
-                async_caller_from_client(memory.async_client(url), self._namespace, deadline)
-            )
+            client = memory.async_client(url, **options)
+            self._use_caller(async_caller_from_client(client, self._namespace, deadline))
         else:
             self._use_caller(async_caller_from_url(url, self._namespace, deadline, options))
         return self

@@ -249,7 +249,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 ``address_remap``, a function that changes the ``(host, port)`` that a server
                 reports to the one that this process can reach; with Sentinels also
                 ``sentinel_username`` and ``sentinel_password``, their own user and password.
-                Options of the URL have precedence.
+                Options of the URL have precedence. With ``memory://`` they have no effect.
 
         Raises:
             MissingParameter: the namespace is empty.
@@ -264,7 +264,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
         if check_url(url).startswith(MEMORY_SCHEME):
             from rsmq.transport import memory  # noqa: PLC0415 - needs an extra
 
-            self._use_caller(caller_from_client(memory.client(url), self._namespace, deadline))
+            client = memory.client(url, **options)
+            self._use_caller(caller_from_client(client, self._namespace, deadline))
         else:
             self._use_caller(caller_from_url(url, self._namespace, deadline, options))
         return self

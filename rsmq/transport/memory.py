@@ -8,9 +8,14 @@ it. The module is imported only when such a URL is opened.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 
+import redis
+import redis.asyncio
+
 from rsmq.errors import MissingExtra
+from rsmq.transport.options import create_pool
 
 try:
     import fakeredis
@@ -76,18 +81,37 @@ def server(url: str) -> Any:
     Args:
         url: a URL that starts with ``memory://``.
     """
-    name = url.removeprefix("memory://")
+    name = url.removeprefix("memory://").partition("?")[0]
     if not name:
         return _Server(server_type="redis")
     with _lock:
         return _servers.setdefault(name, _Server(server_type="redis"))
 
 
-def client(url: str) -> Any:
-    """Return a new synchronous client of a memory:// URL."""
+def client(url: str, **options: Any) -> Any:
+    """
+    Return a new synchronous client of a memory:// URL.
+
+    Args:
+        url: the URL.
+        options: options of redis-py's connections. They are checked as those of ``rediss://``, and
+            have no effect.
+
+    Raises:
+        InvalidFormat: there is no such option.
+        InvalidValue: a timeout is not a positive number of seconds.
+    """
+    _check_options(url, options, redis.Redis)
     return fakeredis.FakeRedis(server=server(url))
 
 
-def async_client(url: str) -> Any:
-    """Return a new asyncio client of a memory:// URL."""
+def async_client(url: str, **options: Any) -> Any:
+    """Return a new asyncio client of a memory:// URL, as ``client`` does."""
+    _check_options(url, options, redis.asyncio.Redis)
     return fakeredis.FakeAsyncRedis(server=server(url))
+
+
+def _check_options(url: str, options: Mapping[str, Any], kind: Any) -> None:
+    _, mark, query = url.partition("?")
+    server_url = f"rediss://localhost/0{mark}{query}"
+    create_pool(url, lambda: kind.from_url(server_url, **options).connection_pool)

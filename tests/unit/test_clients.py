@@ -191,6 +191,8 @@ def test_options_unknown_to_redis_py_are_refused_immediately(kind):
     for arguments in (
         {"url": "redis://127.0.0.1:1/0", "sockettimeout": 3},
         {"url": "redis://127.0.0.1:1/0?sockettimeout=3"},
+        {"url": "memory://", "sockettimeout": 3},
+        {"url": "memory://?sockettimeout=3"},
     ):
         with refused(InvalidFormat, "Invalid sockettimeout format") as caught:
             kind.from_url(**arguments)
@@ -214,6 +216,22 @@ def test_close_does_not_close_a_wrapped_client():
     with refused(ClientClosed, "Client is closed"):
         client.list_queues()
     assert inner.smembers("rsmq:QUEUES") == {b"q"}
+
+
+@pytest.mark.parametrize("kind", [RSMQ, AsyncRSMQ])
+def test_embedded_redis_takes_the_options_of_a_server(kind):
+    options = {"password": "p", "socket_timeout": 3, "ssl_ca_certs": "ca.pem", "db": 1}
+    kind.from_url("memory://options", **options)
+    kind.from_url("memory://options?socket_timeout=3")
+    with refused(InvalidValue, "socket_timeout must be between 0.001 and 9999999"):
+        kind.from_url("memory://options", socket_timeout=0)
+
+
+def test_embedded_redis_has_the_same_name_with_and_without_options():
+    name = "memory://named-with-options"
+    with RSMQ.from_url(name) as one, RSMQ.from_url(f"{name}?socket_timeout=3") as other:
+        one.create_queue("q")
+        assert other.list_queues() == ["q"]
 
 
 def test_embedded_redis_has_no_timeout_that_a_short_deadline_could_shorten():
