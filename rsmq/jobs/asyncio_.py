@@ -149,7 +149,8 @@ class AsyncJobHandle(AwaitsResult[R_co]):
         timeout, and within 2 seconds at most:
 
         - An async handler is cancelled, as by ``task.cancel()``.
-        - A handler in a thread finds ``message.cancelled``, and may raise any exception.
+        - A handler in a thread finds ``message.cancelled``, and may raise any exception. One that
+          does not look runs to its end: a thread can't be cancelled. Use ``process=True``.
         - A handler in a child process is interrupted by HandlerCancelled, and its process is
           killed if it has not ended 5 seconds later.
 

@@ -30,6 +30,7 @@ from rsmq.worker.middleware import Hooks, Middleware, MiddlewareOfEachWorker, Mi
 from rsmq.worker.outcome import DeadLetter, Defer, Discard, Retry
 from rsmq.worker.run.invoke import message_of_call
 from rsmq.worker.run.results import encode_result
+from rsmq.worker.stop_event import StopEvent
 
 T = TypeVar("T")
 
@@ -55,6 +56,7 @@ class _ImmediateCall:
     """
 
     count = attempt = 1
+    stopping = StopEvent()  # never set
     is_cancelled = is_over = False
     failure: HandlerFailure | None = None
 

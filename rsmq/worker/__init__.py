@@ -21,6 +21,7 @@ from rsmq.worker.outcome import (
     Discard,
     HandlerCancelled,
     HandlerProcessDied,
+    HandlerStopped,
     HandlerTimedOut,
     RemoteError,
     Retry,
@@ -33,6 +34,7 @@ from rsmq.worker.router import Router
 from rsmq.worker.routing import event_payload, json_field
 from rsmq.worker.run.invoke import current_message
 from rsmq.worker.state.numbers import Numbers
+from rsmq.worker.stop_event import StopEvent
 from rsmq.worker.worker import Worker
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "HandlerCancelled",
     "HandlerGroup",
     "HandlerProcessDied",
+    "HandlerStopped",
     "HandlerTimedOut",
     "JSONLines",
     "Logging",
@@ -54,6 +57,7 @@ __all__ = [
     "RemoteError",
     "Retry",
     "Router",
+    "StopEvent",
     "Unroutable",
     "Worker",
     "WorkerInfo",

@@ -14,17 +14,19 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import astuple
+from itertools import chain
 from queue import SimpleQueue
 from types import FrameType
 from typing import Any
 
 from rsmq.worker.children.channel import Channel
+from rsmq.worker.children.child_process import INTERRUPT
 from rsmq.worker.children.child_state import become_child
 from rsmq.worker.children.remote_results import describe_failure
 from rsmq.worker.importing import import_worker, use_other_place
 from rsmq.worker.logging import log_to_standard_error
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.outcome import HandlerCancelled, HandlerTimedOut
+from rsmq.worker.outcome import HandlerCancelled, HandlerStopped, HandlerTimedOut
 from rsmq.worker.run.invoke import Invoker
 from rsmq.worker.state.calls import Job, Lease
 from rsmq.worker.state.error_reader import read_error
@@ -44,6 +46,7 @@ from rsmq.worker.state.message_state import (
     change_call,
     change_message,
 )
+from rsmq.worker.stop_event import StopEvent
 
 #: Seconds between two looks at the progress of a tracked handler.
 _PROGRESS_SECONDS = 0.5
@@ -79,7 +82,8 @@ class _Child:
         self._number = 0
         self._sent_progress = b""
         self._poll_seconds = math.inf
-        self._is_running = False
+        self._is_running = self._is_interrupted = False
+        self._stopping = StopEvent()
         self._deadline: float | None = None  # until it is over
         self._max_runtime = 0.0
 
@@ -88,6 +92,8 @@ class _Child:
         try:
             settings = self._channel.receive()
             self._lanes = _prepare(settings)
+            for part in chain.from_iterable(lane.parts for lane in self._lanes.values()):
+                part.stopping = self._stopping
             self._invoker = Invoker(Hooks([]), lambda _job: None)
         except Exception as error:  # noqa: BLE001 - the worker reports it
             self._channel.send({"error": f"{type(error).__name__}: {error}"})
@@ -111,6 +117,8 @@ class _Child:
                     message = self._channel.receive()
                     if "cancel" in message:
                         self._cancel(message["cancel"])
+                    elif "stop" in message:
+                        self._note_stop(message["stop"])
                     elif "leases" in message:
                         self._change_leases(message["leases"])
                     else:
@@ -144,7 +152,14 @@ class _Child:
             if not isinstance(lease, TrackedJob):
                 return
             lease.mark_cancelled()
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        _signal_main_thread()
+
+    def _note_stop(self, stop: int) -> None:
+        """Let the handler see that the worker stops; interrupt it if the grace period is over."""
+        self._stopping.set()
+        if stop == INTERRUPT:
+            self._is_interrupted = True
+            _signal_main_thread()
 
     def _change_leases(self, changes: Mapping[str, float]) -> None:
         with self._lock:
@@ -159,8 +174,8 @@ class _Child:
 
     def handle_sigterm(self, number: int, _frame: FrameType | None) -> None:
         """
-        Raise HandlerCancelled in the handler if its job is to be cancelled, and HandlerTimedOut if
-        its max_runtime is over.
+        Raise HandlerCancelled in the handler if its job is to be cancelled, HandlerTimedOut if its
+        max_runtime is over, and HandlerStopped if the grace period of the worker is over.
 
         Otherwise the signal came from a program that stops all processes of the worker. Then the
         worker decides how long the handler may run.
@@ -177,6 +192,9 @@ class _Child:
         if time.monotonic() >= self._deadline:
             self._deadline = None
             raise HandlerTimedOut(f"its handler ran for more than {self._max_runtime:g} s")
+        if self._is_interrupted:
+            self._deadline = None
+            raise HandlerStopped("its worker stops")
 
     def _make_call(self, call: Mapping[str, Any], job: Job) -> dict[str, Any]:
         lane = job.lane
@@ -188,6 +206,7 @@ class _Child:
         except (
             HandlerTimedOut,
             HandlerCancelled,
+            HandlerStopped,
         ) as error:  # it was raised when the handler had ended
             job.failure = read_error(error, lane.policy)
         self._deadline, self._is_running = None, False
@@ -207,6 +226,10 @@ class _Child:
                 if lease.failure is not None
             },
         }
+
+
+def _signal_main_thread() -> None:
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
 
 def _prepare(settings: Mapping[str, Any]) -> dict[str, Lane]:

@@ -13,6 +13,7 @@ from rsmq.errors import InvalidFormat, show
 from rsmq.model import Message, fill_message
 from rsmq.wire.jobs import encode_progress
 from rsmq.worker.failure import HandlerFailure
+from rsmq.worker.stop_event import StopEvent
 
 
 class DeliveredLease(Protocol):
@@ -58,6 +59,10 @@ class DeliveredLease(Protocol):
     @property
     def requested_at(self) -> float:
         """Monotonic seconds at which the receive was requested."""
+
+    @property
+    def stopping(self) -> StopEvent:
+        """The event that is set when its worker stops."""
 
     @property
     def is_over(self) -> bool:
@@ -108,6 +113,19 @@ class Delivery(Message[B_co]):
         Async handlers and child processes are interrupted, and need not check it.
         """
         return self._lease.is_cancelled
+
+    @property
+    def stopping(self) -> StopEvent:
+        """
+        Return the event that is set when the worker begins to stop.
+
+        A long-running handler looks at it from time to time, as by ``if message.stopping:``, or
+        waits for it instead of sleeping: ``message.stopping.wait(5)`` in threads and child
+        processes, ``await message.stopping.wait_async(5)`` in async handlers. It has the rest of
+        the grace period to end. If it raises ``Defer`` then, the message is received again without
+        an attempt.
+        """
+        return self._lease.stopping
 
     def set_progress(self, done: float, total: float | None = None, text: str = "") -> None:
         """

@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeAlias
 #: The class of this library that decides the outcome of a failure; "failed" stands for all others.
 FailureKind: TypeAlias = Literal[
     "cancelled", "dead_letter", "defer", "deferred_too_often", "discard", "failed",
-    "not_decodable", "retry", "timed_out", "took_process_down", "unroutable", "withdrawn",
+    "not_decodable", "retry", "stopped", "timed_out", "took_process_down", "unroutable",
+    "withdrawn",
 ]  # fmt: skip
 
 #: How much of an exception's text a line contains.

@@ -125,6 +125,15 @@ class HandlerCancelled(Exception):
     """
 
 
+class HandlerStopped(BaseException):
+    """
+    A handler was interrupted in its child process, because the grace period of its worker is over.
+
+    Its message is released, and the run is not an attempt. It is not an ``Exception``: a handler
+    that catches all exceptions does not seem to have done its work.
+    """
+
+
 class HandlerProcessDied(Exception):
     """The child process of a handler call has died; see ``process=True`` of ``Worker.listener``."""
 

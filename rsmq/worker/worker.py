@@ -479,7 +479,7 @@ class Worker(Configuration[B_co]):
             and not worker_loop.finished.is_set()
         ):
             _log.warning("worker %s was not stopped before the end of its program", self.name)
-            worker_loop.stop(0)
+            worker_loop.stop(0, is_at_exit=True)
             worker_loop.finished.wait(_AT_EXIT_SECONDS)
 
     def stop(self, grace: float | None = None) -> None:

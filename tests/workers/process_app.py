@@ -23,6 +23,7 @@ from rsmq.worker import (
     Middleware,
     Retry,
     Worker,
+    current_message,
     json_field,
 )
 from tests.hostile_errors import make_hostile_error
@@ -148,6 +149,19 @@ def act(order, message):  # noqa: PLR0912 - one branch for each order
                     time.sleep(60)
                 except HandlerTimedOut as error:
                     note("caught", type(error).__name__)
+        case "until_stopped":
+            note("stopping", message.stopping.is_set(), message.stopping.wait(60))
+            note("read", current_message().stopping is message.stopping)
+            raise Defer("half done", after=0.1)
+        case "with_finally" | "slow_finally":
+            try:
+                time.sleep(60)
+            except Exception:  # noqa: BLE001 - as handlers do
+                note("swallowed")
+            finally:
+                note("finally")
+                if order == "slow_finally":
+                    time.sleep(60)
         case "until_lost":
             while not message.lease_lost:
                 time.sleep(0.01)

@@ -31,6 +31,7 @@ from rsmq.worker import (
     Middleware,
     RemoteError,
     Retry,
+    StopEvent,
     Unroutable,
     Worker,
 )
@@ -480,7 +481,8 @@ def call_with_changing_leases(children, max_runtime=1.0):
     ]  # fmt: skip
     listener = SimpleNamespace(max_runtime=max_runtime)
     job = SimpleNamespace(
-        leases=leases, lane=SimpleNamespace(name="q", listener=listener), received_at=1.0,
+        leases=leases, received_at=1.0,
+        lane=SimpleNamespace(name="q", listener=listener, stopping=StopEvent()),
         started_at=None,
     )  # fmt: skip
     errors = []
@@ -540,7 +542,8 @@ def call_once(children, number, size=1):
     )  # fmt: skip
     listener = SimpleNamespace(max_runtime=20.0)
     job = SimpleNamespace(
-        leases=[lease], lane=SimpleNamespace(name="q", listener=listener), received_at=1.0,
+        leases=[lease], received_at=1.0,
+        lane=SimpleNamespace(name="q", listener=listener, stopping=StopEvent()),
         started_at=None,
     )  # fmt: skip
     with pytest.raises((Discard, Raised)) as caught:
@@ -664,6 +667,48 @@ def test_graceful_stop_ends_the_children_and_releases_their_messages(env, app):
 
     assert env.due_in("q", id) <= 0
     wait_until(lambda: not is_alive(pid) and not is_alive(int(started)))
+
+
+def test_handler_in_a_child_sees_that_the_worker_stops(env, app):
+    app.module.rsmq.send_message("q", "until_stopped")
+    app.worker.start()
+    wait_until(lambda: app.events("call"))
+    app.worker.stop(grace=60)
+
+    assert [details for _, *details in app.events("stopping")] == [["False", "True"]]
+    assert [details for _, *details in app.events("read")] == [["True"]]
+    assert app.worker.numbers.deferred == 1
+
+
+def test_end_of_the_grace_period_lets_finally_run_in_a_child(env, app):
+    app.module.rsmq.send_message("q", "with_finally", track=True)
+    app.worker.start()
+    [(pid, *_)] = wait_until(lambda: app.events("call"))
+    wait_until(lambda: app.worker.health().is_running)
+    app.worker.stop(grace=0.1)
+    [id] = env.scores("q")
+
+    assert app.events("finally") == [(pid,)]
+    assert not app.events("swallowed")
+    assert env.due_in("q", id) <= 0
+    assert env.raw.hget(f"{env.ns}:q:x:unbegun", id) is not None  # so it is no attempt
+    assert app.worker.numbers.failed == 0
+    assert app.worker.numbers.released == 1
+    assert not is_alive(pid)
+
+
+def test_child_that_does_not_end_after_the_grace_period_is_killed(env, app, monkeypatch):
+    monkeypatch.setattr(child_process, "KILL_SECONDS", 0.5)
+    app.module.rsmq.send_message("q", "slow_finally")
+    app.worker.start()
+    [(pid, *_)] = wait_until(lambda: app.events("call"))
+    app.worker.stop(grace=0.1)
+    [id] = env.scores("q")
+
+    assert app.events("finally") == [(pid,)]
+    assert env.due_in("q", id) <= 0
+    assert app.worker.numbers.failed == 0
+    wait_until(lambda: not is_alive(pid))
 
 
 def test_suspected_poison_message_runs_beside_others(env, app):

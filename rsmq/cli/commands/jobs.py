@@ -89,8 +89,9 @@ def cancel(call: Call, queue: str, ids: tuple[str, ...]) -> Exit | None:
     Cancel jobs: those that wait, and those that run.
 
     A message that waits is deleted. If a worker with track=True has it, the worker learns of it
-    within 2 seconds, and cancels its handler if it can. The exit code is 1 if a job has ended
-    before, or is not there.
+    within 2 seconds, and cancels its handler if it can: a plain function in a thread that does not
+    look runs to its end, and one with process=True is interrupted. The exit code is 1 if a job has
+    ended before, or is not there.
     """
     results: dict[str, str | None] = {}
     with call.open() as rsmq:

@@ -114,6 +114,7 @@ ROUTES = (
     Route(
         "POST", "/queues/{queue}/jobs/{id}:cancel", Scope.MANAGE,
         "Cancel a job that waits, or ask its consumer to.", _cancel, ("job",),
-        result=(Field("result", Shape.TEXT, "cancelled, requested or ended."),),
+        result=(Field("result", Shape.TEXT, "cancelled, requested or ended. After "
+        "requested, a plain handler in a thread that does not look runs to its end."),),
     ),
 )  # fmt: skip

@@ -4,6 +4,7 @@ One child process that makes calls of listeners with ``process=True``, one at a 
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -20,13 +21,20 @@ from rsmq.worker.children.channel import Channel
 from rsmq.worker.children.exit_code import describe_exit_code
 from rsmq.worker.children.remote_results import restore_error
 from rsmq.worker.operations import FollowingMessage
-from rsmq.worker.outcome import HandlerCancelled, HandlerProcessDied, HandlerTimedOut
+from rsmq.worker.outcome import (
+    HandlerCancelled,
+    HandlerProcessDied,
+    HandlerStopped,
+    HandlerTimedOut,
+)
 from rsmq.worker.state.calls import Job, Lease
 from rsmq.worker.state.jobs import TrackedJob
+from rsmq.worker.stop_event import StopEvent
 
 _log = get_logger("rsmq.worker")
 
-#: How long a handler may still run after SIGTERM has raised HandlerTimedOut in it.
+#: How long a handler may still run after SIGTERM has raised HandlerTimedOut, HandlerCancelled or
+#: HandlerStopped in it.
 KILL_SECONDS = 5.0
 #: Seconds between two checks of a running call: leases, max_runtime, the end of the process.
 _POLL_SECONDS = 0.2
@@ -39,6 +47,8 @@ _START_SECONDS = 60.0
 #: How long an idle child process has to end by itself.
 _CLOSE_SECONDS = 1.0
 _CLOSE_POLL_SECONDS = 0.005
+#: What a child knows of its worker: nothing, that it stops, and that its grace period is over.
+NO_STOP, STOPPING, INTERRUPT = range(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,13 @@ class CallNotSent(Exception):
 
 
 class Child:
-    """A child process. One call is made at a time."""
+    """
+    A child process. One call is made at a time.
+
+    Attributes:
+        interrupted_at: monotonic seconds at which its call was to be interrupted, because the grace
+            period of its worker was over. Any thread sets it once; infinite before.
+    """
 
     def __init__(
         self, settings: ChildSettings, start_process: Callable[[int], subprocess.Popen[bytes]]
@@ -83,6 +99,7 @@ class Child:
         self._settings = settings
         self._channel = Channel(own)
         self._call_number = 0
+        self.interrupted_at = math.inf
         self._is_reaped = False
         self._lock = threading.Lock()
         with other:
@@ -166,11 +183,15 @@ class Child:
             ) from None
         job.started_at = started_at
         try:
-            return self._wait(leases, deadline)
+            return self._wait(leases, deadline, job.lane.stopping)
         except TimeoutError:
             if leases[0].is_cancelled:
                 raise HandlerCancelled(
                     f"its job was cancelled, and its process killed {KILL_SECONDS:g} s later"
+                ) from None
+            if time.monotonic() < deadline + KILL_SECONDS:
+                raise HandlerStopped(
+                    f"its worker stops, and its process was killed {KILL_SECONDS:g} s later"
                 ) from None
             raise HandlerTimedOut(
                 f"its handler ran for more than {max_runtime:g} s, and was killed "
@@ -180,17 +201,18 @@ class Child:
             self.kill()
             raise HandlerProcessDied(self.describe_end()) from None
 
-    def _wait(self, leases: list[Lease], deadline: float) -> Any:
+    def _wait(self, leases: list[Lease], deadline: float, stopping: StopEvent) -> Any:
         """
         Return the answer of the process.
 
         Raises:
-            TimeoutError: there is none KILL_SECONDS after the deadline, or after the cancel.
+            TimeoutError: there is none KILL_SECONDS after the deadline, the cancel or the stop.
             EOFError, OSError: the process has ended.
         """
         expiries = {lease.id: lease.expires_at for lease in leases}
         kill_at = deadline + KILL_SECONDS
         is_signalled = is_cancelled = is_told = False
+        stop = NO_STOP
         while True:
             if self._channel.has_message(_POLL_SECONDS):
                 answer = self._receive(leases[0])
@@ -200,8 +222,13 @@ class Child:
             if self.has_ended:  # a process that it forked may hold the socket
                 raise EOFError
             now = time.monotonic()
+            kill_at = min(kill_at, self.interrupted_at + KILL_SECONDS)
             if now > kill_at:
                 raise TimeoutError
+            wanted_stop = INTERRUPT if now >= self.interrupted_at else int(stopping.is_set())
+            if wanted_stop > stop and self._channel.has_room():
+                stop = wanted_stop
+                self._channel.send({"stop": stop}, kill_at)
             if leases[0].is_cancelled and not is_cancelled:
                 is_cancelled, kill_at = True, min(kill_at, now + KILL_SECONDS)
             # The socket of a child that can't run Python may be full; it is killed nevertheless.

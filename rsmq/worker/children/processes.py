@@ -8,6 +8,7 @@ affects only its own messages.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from rsmq.errors import InvalidFormat
@@ -184,6 +185,14 @@ class ChildProcesses:
                     self._put_back(child)
             return
 
+    def interrupt(self) -> bool:
+        """Interrupt the running calls, because the worker stops. Return whether there are any."""
+        with self._changed:
+            busy = self._all.difference(self._idle)
+        for child in busy:
+            child.interrupted_at = time.monotonic()
+        return bool(busy)
+
     def close(self) -> None:
         """End the child processes. Those that run a call, or are starting, are killed."""
         with self._changed:
@@ -215,6 +224,10 @@ class ThreadsWithChildren(Threads):
         """Make it; see ``Threads``."""
         super().__init__(run_queue, invoker, report_idle, max_threads)
         self._children = children
+
+    def interrupt(self) -> bool:
+        """See ``Executor``."""
+        return self._children.interrupt()
 
     def stop(self) -> None:
         """End idle threads now, the child processes, and then the other threads."""

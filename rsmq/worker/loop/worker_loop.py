@@ -28,6 +28,7 @@ from rsmq.guarded_log import get_logger
 from rsmq.schedules.scheduler import SchedulerThread
 from rsmq.transport.signals import Flag
 from rsmq.wire.workers import TTL
+from rsmq.worker.children.child_process import KILL_SECONDS
 from rsmq.worker.connection import WorkerConnection
 from rsmq.worker.loop.dead_workers import DeadWorkers
 from rsmq.worker.loop.gates import Gates
@@ -49,6 +50,7 @@ from rsmq.worker.state.lane import Lane
 from rsmq.worker.state.loop_state import LoopState
 from rsmq.worker.state.message_state import CALL_ABANDONED
 from rsmq.worker.state.numbers import Numbers
+from rsmq.worker.stop_event import StopEvent
 
 _log = get_logger("rsmq.worker")
 
@@ -101,6 +103,7 @@ class WorkerLoop:
         finished: set when the loop has ended.
         failure: the exception that ended it; None if it was stopped.
         is_stopping: whether it receives nothing more. Set by ``stop`` in any thread.
+        stopping: the event for its handlers, which the loop's thread sets. Never changes.
     """
 
     def __init__(
@@ -128,6 +131,7 @@ class WorkerLoop:
         self.run_queue = make_run_queue(lanes, slots, is_strict=settings.is_strict)
         self.finished = Flag()
         self.failure: BaseException | None = None
+        self.stopping = StopEvent()
         self._connection = connection
         self._name = connection.name
         self._lanes = lanes
@@ -162,7 +166,7 @@ class WorkerLoop:
                 connection.client, lane.keys.zset, partial(self._wake_lane, lane)
             )
             for part in lane.parts:
-                part.renew_soon = self._renew_soon
+                part.renew_soon, part.stopping = self._renew_soon, self.stopping
             lane.is_active = lane.listener.declared_queue not in settings.inactive
         self._inactive = settings.inactive
         self._has_switches = False
@@ -170,7 +174,7 @@ class WorkerLoop:
         self._jobs_before_wake_up = 1
         self._next_heartbeat_at = 0.0
         self._last_progress = (0.0, -1)
-        self.is_stopping = self._has_called_before_stop = False
+        self.is_stopping = self._has_called_before_stop = self._has_interrupted = False
         self._heartbeat_at = self._turn_at = time.monotonic()
         self._stop_deadline = math.inf
 
@@ -248,10 +252,14 @@ class WorkerLoop:
             lane.name,
         )
 
-    def stop(self, grace: float) -> None:
+    def stop(self, grace: float, *, is_at_exit: bool = False) -> None:
         """
         Stop receiving and release waiting messages. End when all calls have ended, or after grace.
+
+        Args:
+            is_at_exit: whether the program ends, so that no time is left for child processes.
         """
+        self._has_interrupted |= is_at_exit
         self._stop_deadline = min(self._stop_deadline, time.monotonic() + grace)
         self.is_stopping = self._connection.is_stopping = True
         self._scheduler.stop()
@@ -288,12 +296,15 @@ class WorkerLoop:
             self.finished.set()
 
     def _fail(self, reason: str) -> None:
+        self.stopping.set()
         with self.run_queue.lock:
             self.run_queue.close()
         self._heartbeat.lose_all(reason)
 
     def _run_once(self) -> None:
         now = self._turn_at = time.monotonic()
+        if self.is_stopping and not self.stopping:
+            self.stopping.set()
         self._collect_finished_jobs()
         self._check_executors(now)
         if self._has_switches:
@@ -474,14 +485,28 @@ class WorkerLoop:
 
     def _can_end(self) -> bool:
         """Return whether nothing is left to be done, or the grace period is over."""
-        if time.monotonic() >= self._stop_deadline:
+        if time.monotonic() >= self._stop_deadline and not self._interrupt_calls():
             return True
         with self.run_queue.lock:
             busy = self.run_queue.running_count or self.run_queue.count_ready()
         return not (busy or self._finished_jobs or self._settler or self._quarantine)
 
+    def _interrupt_calls(self) -> bool:
+        """
+        Interrupt the calls in child processes, once. Return whether there are any: they have
+        KILL_SECONDS to end.
+        """
+        if self._has_interrupted:
+            return False
+        self._has_interrupted = True
+        if not any(each.interrupt() for each in self._executors.values()):
+            return False
+        self._stop_deadline = time.monotonic() + KILL_SECONDS
+        return True
+
     def _shut_down(self) -> None:
         """Release the messages that are still in flight, and unregister the worker."""
+        self.stopping.set()
         self._call_before_stop()
         self._collect_finished_jobs()
         with self.run_queue.lock:

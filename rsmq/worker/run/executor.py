@@ -87,5 +87,11 @@ class Executor(Protocol):
             now: monotonic seconds.
         """
 
+    def interrupt(self) -> bool:
+        """
+        Interrupt the calls in child processes; the lock must not be held. Return whether there are
+        any.
+        """
+
     def stop(self) -> None:
         """End idle threads or tasks; the lock must not be held."""

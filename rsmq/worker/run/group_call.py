@@ -96,7 +96,8 @@ class _HandlerCall:
             return False
         failure = read_error(error, self._job.lane.policy)
         progress.fail(self._name, failure)
-        return failure.kind != "timed_out"  # else there is no time left for the next handlers
+        # After these there is no time left for the next handlers.
+        return failure.kind not in {"timed_out", "stopped"}
 
 
 def _is_task_cancelled() -> bool:

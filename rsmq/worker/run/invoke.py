@@ -15,7 +15,7 @@ from rsmq.errors import BodyNotDecodable
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.forked_copy import OwnProcess
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.outcome import Defer, HandlerCancelled, HandlerTimedOut
+from rsmq.worker.outcome import Defer, HandlerCancelled, HandlerStopped, HandlerTimedOut
 from rsmq.worker.run.contexts import InContext, context_maker
 from rsmq.worker.run.group_call import ReportProgress, call_async_handlers, call_handlers
 from rsmq.worker.run.results import keep_result
@@ -147,7 +147,7 @@ class Invoker:
             return None
         try:
             body = lane.codec.decode(lease.raw)
-        except HandlerTimedOut:  # in a child process, during a slow decoding
+        except (HandlerTimedOut, HandlerStopped):  # in a child process, during a slow decoding
             raise
         except BaseException as error:
             raise BodyNotDecodable(lane.name, lease.id, lease.raw) from error
@@ -223,7 +223,7 @@ class Invoker:
                 continue
             try:
                 body = lane.codec.decode(lease.raw)
-            except HandlerTimedOut:  # of the whole call, in a child process
+            except (HandlerTimedOut, HandlerStopped):  # of the whole call, in a child process
                 raise
             except BaseException as error:  # noqa: BLE001 - only this message fails
                 failure = BodyNotDecodable(lane.name, lease.id, lease.raw)

@@ -196,6 +196,10 @@ class EventLoopTasks:
         """Cancel a call that has exceeded its max_runtime; from any thread."""
         self._call_on_loop(partial(_time_out, job))
 
+    def interrupt(self) -> bool:
+        """See ``Executor``. Tasks are cancelled when the loop has ended."""
+        return False
+
     def stop(self) -> None:
         """
         End the tasks.

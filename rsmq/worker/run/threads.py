@@ -105,6 +105,10 @@ class Threads:
         self._alive_count -= 1
         self.hung_count += 1
 
+    def interrupt(self) -> bool:
+        """See ``Executor``. Threads can't be interrupted."""
+        return False
+
     def stop(self) -> None:
         """End idle threads now, and the others when their calls have ended."""
         with self._run_queue.lock:

@@ -131,6 +131,8 @@ class Settler:
             if failure is not None:
                 if failure.kind == "withdrawn":
                     self._withdraw(lane, lease)
+                elif failure.kind == "stopped":
+                    self.release(lane, (lease,))
                 else:
                     self.decide_failure(lane, lease, failure)
                 return

@@ -18,6 +18,7 @@ from rsmq.worker.outcome import (
     Defer,
     DeferredTooOften,
     Discard,
+    HandlerStopped,
     HandlerTimedOut,
     Policy,
     RemoteError,
@@ -30,7 +31,7 @@ from rsmq.worker.outcome import (
 T = TypeVar("T")
 
 #: The classes that decide an outcome, in the order of their precedence.
-_KINDS: tuple[tuple[FailureKind, type[Exception]], ...] = (
+_KINDS: tuple[tuple[FailureKind, type[BaseException]], ...] = (
     ("withdrawn", Withdrawn),
     ("discard", Discard),
     ("unroutable", Unroutable),
@@ -41,13 +42,14 @@ _KINDS: tuple[tuple[FailureKind, type[Exception]], ...] = (
     ("defer", Defer),
     ("retry", Retry),
     ("timed_out", HandlerTimedOut),
+    ("stopped", HandlerStopped),
 )
 #: The classes whose exceptions are restored from their text alone.
-_SAME_CLASS: Mapping[str, type[Exception]] = {
+_SAME_CLASS: Mapping[str, type[BaseException]] = {
     name: each for name, each in _KINDS if name not in {"not_decodable", "defer", "retry"}
 }
 #: The kinds that never become dead letters, whose reasons have the traceback.
-_WITHOUT_TRACEBACK: frozenset[FailureKind] = frozenset({"defer", "discard", "withdrawn"})
+_WITHOUT_TRACEBACK: frozenset[FailureKind] = frozenset({"defer", "discard", "stopped", "withdrawn"})
 _MAX_CHARACTERS = 65_536
 _MAX_NOTES = 20
 _MAX_INNER_ERRORS = 20

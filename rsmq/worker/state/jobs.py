@@ -30,6 +30,7 @@ from rsmq.worker.state.message_state import (
     change_message,
 )
 from rsmq.worker.state.progress import HandlerProgress
+from rsmq.worker.stop_event import StopEvent
 
 
 class _Deliverable:
@@ -55,6 +56,11 @@ class _Deliverable:
     def requested_at(self: Lease) -> float:
         """See ``DeliveredLease``."""
         return self.job.received_at
+
+    @property
+    def stopping(self: Lease) -> StopEvent:
+        """See ``DeliveredLease``."""
+        return self.job.lane.stopping
 
     @property
     def is_over(self: Lease) -> bool:

@@ -22,6 +22,7 @@ from rsmq.worker.state.arrivals import Arrivals
 from rsmq.worker.state.in_flight import InFlight
 from rsmq.worker.state.loop_state import QueueState
 from rsmq.worker.state.message_state import READY
+from rsmq.worker.stop_event import StopEvent
 
 #: The calls and messages of a lane. ``calls.py``, which imports this module, has their types.
 Job: TypeAlias = Any
@@ -76,6 +77,8 @@ class Lane:
             the warning of ``warn_if_blocked``.
         renew_soon: asks for an early extension of the lease of a tracked message, because it has
             progress to be written; from any thread. A setting, by ``WorkerLoop``.
+        stopping: set when the worker stops; all lanes of a worker have one. A setting, by
+            ``WorkerLoop``, or by the program of a child process.
         lock: to be held while the state of a message or a call changes, unless the call has ended.
             A setting, by ``RunQueue``: all lanes of a worker have one lock.
         in_flight: the messages of its queue that are not settled. Only the loop's thread changes
@@ -134,6 +137,7 @@ class Lane:
     cancel: Callable[[Job], object] = field(default=lambda _job: None)
     time_out: Callable[[Job], object] = field(default=lambda _job: None)
     renew_soon: Callable[[Any], object] = field(default=lambda _lease: None)
+    stopping: StopEvent = field(default_factory=StopEvent)
     lock: threading.Lock = field(default_factory=threading.Lock)
     main: Lane = field(init=False)
     variants: list[Lane] = field(default_factory=list)

@@ -149,7 +149,10 @@ async def _effect_of_cancelling(call: PageCall, fields: Fields) -> Effect:
     if job["is_ended"]:
         return Effect(f"The job has ended: {job['state']}. Nothing is changed.")
     if job["worker"]:
-        return Effect("A consumer has the job: it is asked to cancel it, at its next look.")
+        return Effect(
+            "A consumer has the job: it is asked to cancel it, at its next look. A plain handler "
+            "in a thread that does not look runs to its end; one with process=True is interrupted."
+        )
     return Effect("The job waits: its message is deleted, and it counts as cancelled.")
 
 
