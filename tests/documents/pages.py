@@ -34,7 +34,7 @@ TOPICS = (
     "priorities",
     "handlers", "middleware", "processes", "application-servers", "webhooks", "subscribers",
     "schedules", "http-api", "http-operations", "http-examples", "dashboard", "sqs",
-    "http-server",
+    "sqs-clients", "http-server",
     "why", "history", "undo", "guarantees", "waiting", "servers", "partitions",
     "durability", "chaos", "security", "headers", "tracing", "types", "spark", "spark-sql",
     "spark-recipes", "command-line", "doctor", "migration", "from-celery", "from-rq",

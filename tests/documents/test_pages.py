@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import codeop
+import os
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,18 +45,7 @@ NOT_RUN = {
     ("http-examples.md", "triggers:"): "is for KEDA",
     ("http-examples.md", "upstream rsmq { server 127.0.0.1:8080; keepalive 16; }"): "is for nginx",
     ("http-examples.md", "[Service]"): "is for systemd",
-    (
-        "sqs.md",
-        'import { SQSClient, SendMessageCommand } from "@aws-sdk/client-sqs";',
-    ): "needs packages that the tests don't install",
-    (
-        "sqs.md",
-        (
-            "aws --endpoint-url http://127.0.0.1:9324 sqs send-message --queue-url orders "
-            "--message-body hello"
-        ),
-    ): "needs packages that the tests don't install",
-    ("sqs.md", "from celery import Celery"): "is for Celery",
+    ("sqs-clients.md", "triggers:"): "is for KEDA",
     ("servers.md", "from rsmq import RSMQ"): "needs several servers; test_servers_page.py runs it",
     (
         "servers.md",
@@ -137,7 +129,14 @@ def test_blocks_of_a_page_run_and_print_the_documented_output(page, server, prel
     with server.raw() as raw:
         raw.flushall()
     blocks = [each for each in read_blocks(page) if each.how != "shown"]
-    Player(server, tmp_path, preloaded=preloaded).play(blocks)
+    environment = {}
+    if page == "sqs-clients.md":
+        clients = ROOT / "compat" / "sqs"
+        (tmp_path / "node_modules").symlink_to(clients / "node_modules")
+        environment["PATH"] = os.pathsep.join(
+            [str(Path(sys.executable).parent), os.environ["PATH"], str(clients / ".venv" / "bin")]
+        )
+    Player(server, tmp_path, environment, preloaded=preloaded).play(blocks)
 
 
 def test_blocks_that_are_not_run_are_listed_with_a_reason():

@@ -242,3 +242,27 @@ def test_lists_have_pages(run_sqs):
         assert found == ["q0", "q1", "q2", "q3", "q4"]
 
     run_sqs(test)
+
+
+@pytest.mark.parametrize("queue", ["q", "q.fifo"])
+def test_the_three_counts_by_which_keda_scales_are_exact(run_sqs, queue):
+    async def test(sqs, queues):
+        is_fifo = queue.endswith(".fifo")
+        await sqs.ok(
+            "CreateQueue", QueueName=queue, Attributes={"FifoQueue": "true"} if is_fifo else {}
+        )
+        for number in range(5):
+            order = {"MessageGroupId": f"g{number}", "MessageDeduplicationId": f"{number}"}
+            delay = {} if is_fifo or number else {"DelaySeconds": 900}
+            await sqs.ok(
+                "SendMessage", queue=queue, MessageBody="a", **(order if is_fifo else delay)
+            )
+        await sqs.ok("ReceiveMessage", queue=queue, MaxNumberOfMessages=2)
+        prefix = "ApproximateNumberOfMessages"
+        names = [prefix, f"{prefix}NotVisible", f"{prefix}Delayed"]
+        answer = await sqs.ok("GetQueueAttributes", queue=queue, AttributeNames=names)
+        delayed = 0 if is_fifo else 1
+        expected = [str(3 - delayed), "2", str(delayed)]
+        assert answer == {"Attributes": dict(zip(names, expected, strict=True))}
+
+    run_sqs(test)
