@@ -5,13 +5,13 @@ The two protocols: AWS JSON 1.0, and Query with answers in XML. Both carry the s
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
+from rsmq.codecs.sqs_content import as_xml_text
 from rsmq.web.sqs.errors import SqsError, invalid
 
 _TARGET = "AmazonSQS."
@@ -20,20 +20,6 @@ _XML_SPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
 _MAX_FIELDS = 2000
 #: What XML would not keep as it is: a CR becomes a line feed.
 _ENTITIES = {"\r": "&#13;", '"': "&quot;"}
-#: What XML can't have at all.
-_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
-def as_xml_text(text: str) -> str:
-    """Return a text with U+FFFD for each character that neither protocol can carry."""
-    return _NOT_IN_XML.sub("\ufffd", text)
-
-
-def has_only_xml_characters(text: str) -> bool:
-    """Return whether XML can carry a text."""
-    return _NOT_IN_XML.search(text) is None
-
-
 #: Lists and maps of requests in the query protocol: the names of their elements, and the names of
 #: keys and values of a map.
 _LISTS = {

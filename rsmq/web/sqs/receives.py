@@ -8,16 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from rsmq.codecs.sqs_content import as_xml_text, decode
 from rsmq.model import Message
 from rsmq.operations.operation import Operation
 from rsmq.operations.plain import plain_command
 from rsmq.operations.replies import parse_reason
 from rsmq.web.routes.receives import receive
-from rsmq.web.sqs import calls, digests, envelopes
+from rsmq.web.sqs import calls, digests
 from rsmq.web.sqs.errors import SqsError, invalid_value, missing
+from rsmq.web.sqs.message_attributes import choose_attributes
 from rsmq.web.sqs.names import from_stored
 from rsmq.web.sqs.operations import Settled, settle_leased
-from rsmq.web.sqs.protocols import as_xml_text
 from rsmq.web.sqs.sends import content_dedup_id
 from rsmq.wire.names import encode_name
 
@@ -93,8 +94,8 @@ def _show(
     wanted: list[str],
     others: Mapping[str, str],
 ) -> dict[str, Any]:
-    content = envelopes.decode(message.raw)
-    attributes = envelopes.choose_attributes(content.attributes, wanted)
+    content = decode(message.raw)
+    attributes = choose_attributes(content.attributes, wanted)
     shown: dict[str, Any] = {
         "MessageId": digests.message_id(message.id),
         "ReceiptHandle": call.state.receipts.sign(message),

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rsmq.codecs.sqs_content import SqsContent, has_only_xml_characters
 from rsmq.operations.arguments import digits
 from rsmq.operations.messages import send_message
 from rsmq.operations.sending import send_messages, send_raws, set_counted_size
 from rsmq.web.bodies import BODIES
 from rsmq.web.sqs import calls, digests
-from rsmq.web.sqs.envelopes import SqsContent, check_attributes
 from rsmq.web.sqs.errors import SqsError, invalid, invalid_value, missing, service_error
-from rsmq.web.sqs.protocols import has_only_xml_characters
+from rsmq.web.sqs.message_attributes import check_attributes
 from rsmq.web.sqs.queue_records import MAX_BYTES, QueueRecord
 
 _MAX_LABEL, _MAX_DELAY = 128, 900

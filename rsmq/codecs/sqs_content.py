@@ -18,24 +18,33 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rsmq.headers import split_envelope
-from rsmq.web.sqs.errors import invalid
-from rsmq.web.sqs.protocols import as_xml_text, has_only_xml_characters
 
 _META = "sqs:meta"
 _HEAD, _BETWEEN = '{"headers":', ',"body":'
-_MAX_ATTRIBUTES, _MAX_NAME = 10, 256
-_NAME = re.compile(r"(?!\.)(?!aws\.|amazon\.)[a-z0-9_.-]{1,256}(?<!\.)", re.IGNORECASE)
-_TYPE = re.compile(r"(String|Number|Binary)(\.[^.].*)?", re.DOTALL)
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+MAX_ATTRIBUTES = 10
+ATTRIBUTE_NAME = re.compile(r"(?!\.)(?!aws\.|amazon\.)[a-z0-9_.-]{1,256}(?<!\.)", re.IGNORECASE)
+ATTRIBUTE_TYPE = re.compile(r"(String|Number|Binary)(\.[^.].*)?", re.DOTALL)
+#: What XML can't have at all.
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _DECODER = json.JSONDecoder()
 
 Attributes = Mapping[str, Mapping[str, Any]]
 
 
+def as_xml_text(text: str) -> str:
+    """Return a text with U+FFFD for each character that no protocol of SQS can carry."""
+    return _NOT_IN_XML.sub("\ufffd", text)
+
+
+def has_only_xml_characters(text: str) -> bool:
+    """Return whether the protocols of SQS can carry a text."""
+    return _NOT_IN_XML.search(text) is None
+
+
 @dataclass(frozen=True, slots=True)
 class SqsContent:
     """
-    What a message of SQS has beside its times and counts.
+    The body of a message of SQS, with its attributes.
 
     Attributes:
         attributes: of the message, as the JSON protocol has them.
@@ -130,12 +139,12 @@ def _content_of(body: str, headers: Mapping[str, str]) -> SqsContent:
     types = meta.get("types")
     attributes: dict[str, dict[str, str]] = {}
     for name, value in headers.items():
-        if len(attributes) == _MAX_ATTRIBUTES or not value or not _NAME.fullmatch(name):
+        if len(attributes) == MAX_ATTRIBUTES or not value or not ATTRIBUTE_NAME.fullmatch(name):
             continue
         kind = types.get(name, "String") if isinstance(types, dict) else "String"
-        if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
+        if not isinstance(kind, str) or not ATTRIBUTE_TYPE.fullmatch(kind):
             kind = "String"
-        is_binary = kind.startswith("Binary") and _is_base64(value)
+        is_binary = kind.startswith("Binary") and is_base64(value)
         kind = kind if is_binary or not kind.startswith("Binary") else "String"
         key = "BinaryValue" if is_binary else "StringValue"
         attributes[name] = {key: as_xml_text(value), "DataType": kind}
@@ -157,78 +166,10 @@ def _read_meta(headers: Mapping[str, str]) -> dict[str, Any]:
     return meta if isinstance(meta, dict) else {}
 
 
-def _is_base64(value: object) -> bool:
+def is_base64(value: object) -> bool:
+    """Return whether a value is a text in base64."""
     try:
         base64.b64decode(value, validate=True)  # type: ignore[arg-type]
     except (ValueError, TypeError, binascii.Error):
         return False
     return True
-
-
-def check_attributes(given: Any) -> dict[str, dict[str, str]]:
-    """
-    Check the attributes of a message to send, and return them without fields that do not count.
-
-    Raises:
-        SqsError: they are not valid.
-    """
-    if given is None:
-        return {}
-    if not isinstance(given, dict):
-        raise invalid("MessageAttributes is not a map.")
-    if len(given) > _MAX_ATTRIBUTES:
-        raise invalid(
-            f"Number of message attributes [{len(given)}] exceeds the allowed maximum "
-            f"[{_MAX_ATTRIBUTES}]."
-        )
-    return {name: _check_attribute(name, each) for name, each in given.items()}
-
-
-def _check_attribute(name: str, attribute: Any) -> dict[str, str]:
-    if not _NAME.fullmatch(name):
-        raise invalid(
-            f"Message (user) attribute name '{name[:_MAX_NAME]}' is invalid: it has 1 to "
-            f"{_MAX_NAME} characters of A-Z, a-z, 0-9, '_', '-' and '.', does not start with AWS. "
-            "or Amazon., and neither starts nor ends with a dot."
-        )
-    kind = attribute.get("DataType") if isinstance(attribute, dict) else None
-    if not isinstance(kind, str) or not kind:
-        raise invalid(
-            f"The message attribute '{name}' must contain a non-empty message attribute type."
-        )
-    if not _TYPE.fullmatch(kind) or len(kind) > _MAX_NAME or not has_only_xml_characters(kind):
-        raise invalid(
-            f"The type of message (user) attribute '{name}' is invalid. You must use only the "
-            "following supported type prefixes: Binary, Number, String."
-        )
-    base = kind.partition(".")[0]
-    key = "BinaryValue" if base == "Binary" else "StringValue"
-    value = attribute.get(key)
-    if not isinstance(value, str) or not value:
-        raise invalid(
-            f"Message (user) attribute '{name}' must contain a non-empty value of type '{base}'."
-        )
-    is_good = {
-        "Binary": _is_base64(value),
-        "Number": _NUMBER.fullmatch(value) is not None,
-        "String": has_only_xml_characters(value),
-    }[base]
-    if not is_good:
-        raise invalid(
-            f"Can't cast the value of message (user) attribute '{name}' to a {base.lower()}."
-        )
-    return {key: value, "DataType": kind}
-
-
-def choose_attributes(attributes: Attributes, names: list[str]) -> Attributes:
-    """Return those attributes that a receive asks for, by names, or by begins with a star."""
-    if not names or not attributes:
-        return {}
-    if {"All", "*", ".*"} & set(names):
-        return attributes
-    prefixes = tuple(each[:-2] for each in names if each.endswith(".*"))
-    return {
-        name: each
-        for name, each in attributes.items()
-        if name in names or (prefixes and name.startswith(prefixes))
-    }
