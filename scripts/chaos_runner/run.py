@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import tempfile
 import time
@@ -18,12 +19,14 @@ from .client import QUEUE
 from .faults import PAUSES_SECONDS, Saboteur
 from .fleet import CLIENTS, our_fleet
 from .job_reader import read_jobs
-from .recorder import Recorder, write_history
+from .recorder import Recorder, merge, write_history
 from .task_functions import TASK_QUEUE
 from .topologies import TOPOLOGIES, Topology, version_of
 
 #: Without a change for so long, messages are stuck. The checker needs less.
 _DRAIN_SECONDS = 120
+#: How long a run waits for a call of each kind of ``Plan.kinds``.
+_CALLS_SECONDS = 300.0
 #: How long all clients work after the last fault: there, the checker excuses nothing by a fault.
 CALM_SECONDS = 20.0
 
@@ -41,6 +44,8 @@ class Plan:
     clients: tuple[str, ...] = CLIENTS
     pauses: tuple[float, float] = PAUSES_SECONDS
     calm: float = CALM_SECONDS
+    kinds: frozenset[str] = frozenset()
+    """The run does not end before a call of each of these kinds has succeeded."""
 
 
 def run(plan: Plan, history: Path) -> list[str]:
@@ -56,7 +61,12 @@ def run(plan: Plan, history: Path) -> list[str]:
         topology.start()
         try:
             epoch = time.time() - time.monotonic()
-            settings = {**vars(plan), **_versions(topology), "epoch": epoch}
+            settings = {
+                **vars(plan),
+                "kinds": sorted(plan.kinds),
+                **_versions(topology),
+                "epoch": epoch,
+            }
             print(
                 f"Redis {settings['redis']}, rsmq {settings['rsmq']}, {plan.topology}, "
                 f"appendfsync {plan.appendfsync}, seed {plan.seed}",
@@ -85,6 +95,7 @@ def _run_fleet(plan: Plan, topology: Topology, queues: RSMQ[str], folder: Path) 
         saboteur = Saboteur(topology, fleet, plan.faults, recorder, plan.seed, pauses=plan.pauses)
         saboteur.run(plan.seconds)
         time.sleep(plan.calm)
+        _wait_for_calls(folder, plan.kinds)
         saboteur.check_primary()
         if beat is not None:
             beat.end(recorder)
@@ -99,6 +110,18 @@ def _run_fleet(plan: Plan, topology: Topology, queues: RSMQ[str], folder: Path) 
         return problems
     finally:
         fleet.kill_all()
+
+
+def _wait_for_calls(folder: Path, kinds: frozenset[str]) -> None:
+    calls: dict[str, str] = {}
+    deadline = time.monotonic() + _CALLS_SECONDS
+    while kinds:
+        records = [json.loads(line) for line in merge(folder)]
+        calls |= {each["op"]: each["call"] for each in records if each["record"] == "begin"}
+        kinds -= {calls[each["op"]] for each in records if each.get("outcome") == "ok"}
+        if time.monotonic() > deadline:
+            raise SystemExit(f"No {', '.join(sorted(kinds))} in {_CALLS_SECONDS:.0f} s.")
+        time.sleep(0.1)
 
 
 def _drain(topology: Topology) -> list[str]:

@@ -19,6 +19,7 @@ def test_a_short_run_breaks_no_promise(tmp_path):
     plan = Plan(
         "plain", FAULTS, seconds=0, rate=40, seed=1, appendfsync="always", calm=0,
         clients=("threads", "worker"), pauses=(0.1, 0.3),
+        kinds=frozenset({"send", "receive", "delete", "handle"}),
     )  # fmt: skip
     problems = run(plan, tmp_path / "history.jsonl")
     history = read_history((tmp_path / "history.jsonl").read_text().splitlines())
