@@ -49,7 +49,6 @@ from rsmq.wire.limits import Seconds, check_wait
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
-    from types import TracebackType
 
     from redis.asyncio import Redis
     from redis.asyncio.cluster import RedisCluster
@@ -2065,12 +2064,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:

@@ -5,7 +5,6 @@ Work that a process does while a block runs.
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 from typing import Self
 
 
@@ -18,12 +17,7 @@ class BackgroundTask:
         self._task = asyncio.create_task(self._run())
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 

@@ -18,8 +18,6 @@ from rsmq.errors.misuse import OnlyAsyncWith
 from rsmq.guarded_log import get_logger
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from rsmq.model import Message
     from rsmq.operations.batches import LeasedMessages
 
@@ -57,12 +55,7 @@ class AsyncConsumer(OnlyAsyncWith, Generic[B_co]):
         self._is_open = True
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._is_open = False
         messages = list(self._prefetched)
         self._prefetched.clear()
@@ -124,12 +117,7 @@ class AsyncProcessing(OnlyAsyncWith, Generic[B_co]):
     async def __aenter__(self) -> Message[B_co]:
         return self._message
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             with suppress(RedisError, RSMQError):  # the exception of the block is more important
                 await self._release([self._message])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
 
-class _Server(ThreadingMixIn, WSGIServer):
+class _HTTPServer(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
     def server_bind(self) -> None:
@@ -49,7 +49,7 @@ def serve_in_thread(app: WSGIApplication, host: str, port: int, name: str) -> No
     # Of a name with both, IPv4: probes may ask 127.0.0.1 of a server on localhost.
     of_ipv4 = [each for each in addresses if each[0] == socket.AF_INET]
     family, _, _, _, address = (of_ipv4 or addresses)[0]
-    server_class = type("Server", (_Server,), {"address_family": family})
+    server_class = type("Server", (_HTTPServer,), {"address_family": family})
     server = server_class(address, _Handler)
     server.set_app(app)
     threading.Thread(target=server.serve_forever, name=name, daemon=True).start()

@@ -13,8 +13,6 @@ from rsmq.errors.misuse import explain_arguments
 from rsmq.wire.partitions import names_of_partitions, partition_of_key
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from redis.asyncio import Redis
     from redis.asyncio.cluster import RedisCluster
 
@@ -182,12 +180,7 @@ class AsyncPartitions:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:

@@ -50,7 +50,6 @@ from rsmq.wire.limits import Seconds, check_wait
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
-    from types import TracebackType
 
     from redis import Redis
     from redis.cluster import RedisCluster
@@ -2049,12 +2048,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -19,8 +19,6 @@ from rsmq.errors.misuse import OnlyWith
 from rsmq.guarded_log import get_logger
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from rsmq.model import Message
     from rsmq.operations.batches import LeasedMessages
 
@@ -58,12 +56,7 @@ class Consumer(OnlyWith, Generic[B_co]):
         self._is_open = True
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_open = False
         messages = list(self._prefetched)
         self._prefetched.clear()
@@ -125,12 +118,7 @@ class Processing(OnlyWith, Generic[B_co]):
     def __enter__(self) -> Message[B_co]:
         return self._message
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             with suppress(RedisError, RSMQError):  # the exception of the block is more important
                 self._release([self._message])

@@ -14,8 +14,6 @@ from rsmq.errors.misuse import explain_arguments
 from rsmq.wire.partitions import names_of_partitions, partition_of_key
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from redis import Redis
     from redis.cluster import RedisCluster
 
@@ -183,12 +181,7 @@ class Partitions:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -23,7 +23,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from threading import TIMEOUT_MAX, Lock, get_ident, main_thread
-from types import FrameType, MappingProxyType, MethodType, TracebackType
+from types import FrameType, MappingProxyType, MethodType
 from typing import Any, Self
 
 from rsmq.transport.native_handlers import has_native_handler
@@ -115,12 +115,7 @@ class DeferredSignals:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._restore()
         finally:

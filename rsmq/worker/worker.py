@@ -19,7 +19,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
 from redis.exceptions import RedisError
@@ -687,12 +686,7 @@ class Worker(Configuration[B_co]):
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def __repr__(self) -> str:

@@ -9,7 +9,6 @@ import uuid
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Self
 from weakref import WeakSet
 
@@ -79,17 +78,12 @@ class OperationRunner(BackgroundTask):
         _runners.add(self)
         return await super().__aenter__()
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         _runners.discard(self)
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
-        await super().__aexit__(exc_type, exc, traceback)
+        await super().__aexit__()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def wake(self) -> None:
