@@ -1,3 +1,3 @@
 """
-Webhooks: targets, addresses, signatures, answers, the breaker, and the listener of a worker.
+Subscribers of queues, and the processes that push to them.
 """

@@ -1,5 +1,5 @@
 """
-Operations on the stored states of push targets, and on subscribers.
+Operations on subscribers.
 """
 
 from __future__ import annotations
@@ -21,48 +21,6 @@ MAX_SUBSCRIBERS, MAX_SUBSCRIBERS_OF_QUEUE = 1000, 100
 RECORD_CHANGED, SOURCE_PAUSED = -1, -2
 #: The most copies that one call of a fan-out makes, of all messages together.
 _MAX_COPIES = 1000
-
-
-def change_push_target(
-    namespace: Namespace, target: str, expected: bytes, state: bytes
-) -> Operation[tuple[int, bytes]]:
-    """
-    Read the stored state of a push target, and replace it if it is still the expected one.
-
-    The change has happened if the result has the new state. A repeated call changes nothing more.
-
-    Args:
-        target: the target's field.
-        expected: the state that is replaced; empty is none.
-        state: the new state; empty deletes it; the same as ``expected`` only reads.
-
-    Returns:
-        The server's time, Unix ms, and the state that is stored then; empty if there is none.
-    """
-    return Operation(
-        load("change_push_target"),
-        (namespace.push_targets,),
-        (target.encode(), expected, state),
-        lambda reply: (int(reply[0]), reply[1]),
-        RetryClass.ALWAYS,
-    )
-
-
-def list_push_targets(namespace: Namespace) -> Operation[tuple[int, dict[str, bytes]]]:
-    """Return the server's time, Unix ms, and the stored state of each push target by its field."""
-    return Operation(
-        load("list_push_targets"),
-        (namespace.push_targets,),
-        (),
-        lambda reply: (
-            int(reply[0]),
-            {
-                field.decode(errors="replace"): state
-                for field, state in zip(reply[1][::2], reply[1][1::2], strict=True)
-            },
-        ),
-        RetryClass.ALWAYS,
-    )
 
 
 def add_subscriber(

@@ -23,10 +23,10 @@ from rsmq.errors import ClientClosed, InvalidFormat, QueueNotFound, RSMQError
 from rsmq.guarded_log import get_logger
 from rsmq.operations.arguments import resolve_queues
 from rsmq.push.operations import RECORD_CHANGED, fan_out, list_subscribers, remove_subscriber
-from rsmq.push.proxy import Reach
-from rsmq.push.shared_breaker import note_refusal
 from rsmq.push.subscriber import Subscriber, parse_subscriber
 from rsmq.transport.signals import Flag
+from rsmq.webhooks.proxy import Reach
+from rsmq.webhooks.shared_breaker import note_refusal
 from rsmq.wire.limits import check_duration
 from rsmq.worker.loop.shutdown import Signals
 from rsmq.worker.middleware import Middleware, MiddlewareOfOneWorker
@@ -220,7 +220,7 @@ class SubscriberPusher(Middleware):
                 middleware is invalid.
             InvalidValue: grace is out of range.
         """
-        from rsmq.push.webhook import make_webhook  # noqa: F401, PLC0415 - fails now without the extra
+        from rsmq.worker.webhook import make_webhook  # noqa: F401, PLC0415 - fails now without the extra
 
         self.rsmq = rsmq
         self._queues = (

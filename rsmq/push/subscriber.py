@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rsmq.errors import InvalidFormat, InvalidValue, MissingParameter, SubscriberExists, show
-from rsmq.push.addresses import ANY_ADDRESS
 from rsmq.push.operations import MAX_SUBSCRIBERS
-from rsmq.push.targets import (
+from rsmq.webhooks.addresses import ANY_ADDRESS
+from rsmq.webhooks.targets import (
     DEAD_LETTER_SUFFIX,
     check_content_type,
     parse_target,

@@ -21,7 +21,7 @@ from rsmq.push.subscriber import (
     parse_subscriber,
     raise_refusal,
 )
-from rsmq.push.targets import target_field
+from rsmq.webhooks.targets import target_field
 
 
 class Subscribers:

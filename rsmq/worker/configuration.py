@@ -30,7 +30,7 @@ from rsmq.worker.router import Router
 from rsmq.worker.routing import Route
 
 if TYPE_CHECKING:
-    from rsmq.push.webhook import Webhook
+    from rsmq.worker.webhook import Webhook
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
@@ -557,8 +557,8 @@ class Configuration(Generic[B_co]):
             InvalidFormat: the URL, a secret, content_type, a range of addresses or the proxy is
                 invalid; or the URL's host is an address that is not allowed.
         """
-        from rsmq.push.proxy import Reach  # noqa: PLC0415 - as below
-        from rsmq.push.webhook import make_webhook  # noqa: PLC0415 - needs an extra
+        from rsmq.webhooks.proxy import Reach  # noqa: PLC0415 - as below
+        from rsmq.worker.webhook import make_webhook  # noqa: PLC0415 - needs an extra
 
         self._check_queue(queue)
         check_option_names(self.webhook, options, WebhookOptions)

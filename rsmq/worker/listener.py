@@ -13,7 +13,6 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, Un
 
 from rsmq.codecs import Codec, check_codec
 from rsmq.errors import InvalidFormat, InvalidValue, show
-from rsmq.push.gate import Gate
 from rsmq.wire.jobs import DEFAULT_RESULT_TTL_SECONDS, MIN_RESULT_TTL_SECONDS
 from rsmq.wire.levels import level_queue
 from rsmq.wire.limits import (
@@ -23,6 +22,7 @@ from rsmq.wire.limits import (
     check_duration,
     check_whole_number,
 )
+from rsmq.worker.gate import Gate
 from rsmq.worker.outcome import (
     DEFAULT_MAX_DEFERRALS,
     DEFAULT_MAX_DEFERRED_SECONDS,

@@ -13,7 +13,7 @@ from typing import Any
 from rsmq.errors.printable import format_count
 from rsmq.guarded_log import get_logger
 from rsmq.headers import REQUEST_ID
-from rsmq.push.answers import PushFailed
+from rsmq.webhooks.answers import PushFailed
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.failure import HandlerFailure, summarize
 from rsmq.worker.middleware import Middleware

@@ -27,7 +27,7 @@ from typing import Any
 import aiohttp
 
 from rsmq import BYTES, RSMQ
-from rsmq.push.signatures import Signer
+from rsmq.webhooks.signatures import Signer
 from rsmq.worker import Worker
 from scripts.benchmark.cases import SMALL
 from scripts.benchmark.contender import FOLDER, ContenderFailed

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from rsmq.cli.app import command_table
-from rsmq.push.breaker import Breaker, TargetState
-from rsmq.push.shared_breaker import encode
-from rsmq.push.targets import target_field
+from rsmq.webhooks.breaker import Breaker, TargetState
+from rsmq.webhooks.shared_breaker import encode
+from rsmq.webhooks.targets import target_field
 from rsmq.worker import Worker
 from tests.cli.test_exporter import scrape
 from tests.migrate.rqueue_states import Rqueue

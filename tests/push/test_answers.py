@@ -10,10 +10,10 @@ from email.utils import formatdate
 import pytest
 
 from rsmq import InvalidFormat
-from rsmq.push.addresses import AddressRules, parse_ranges
-from rsmq.push.http_client import TIMEOUT_SECONDS, PushClient
-from rsmq.push.shared_breaker import list_targets, resume_target
-from rsmq.push.targets import parse_target
+from rsmq.webhooks.addresses import AddressRules, parse_ranges
+from rsmq.webhooks.http_client import TIMEOUT_SECONDS, PushClient
+from rsmq.webhooks.shared_breaker import list_targets, resume_target
+from rsmq.webhooks.targets import parse_target
 from rsmq.worker import Worker
 from tests.push.conftest import LOCAL, dead_letters, wait_until
 from tests.push.receiver import OK, Reply, reply

@@ -11,10 +11,10 @@ import pytest
 import redis
 
 from rsmq import RSMQ
-from rsmq.push.addresses import AddressRules
-from rsmq.push.operations import change_push_target
-from rsmq.push.shared_breaker import SharedBreaker, list_targets, remove_target, resume_target
-from rsmq.push.targets import parse_target
+from rsmq.webhooks.addresses import AddressRules
+from rsmq.webhooks.operations import change_push_target
+from rsmq.webhooks.shared_breaker import SharedBreaker, list_targets, remove_target, resume_target
+from rsmq.webhooks.targets import parse_target
 from rsmq.worker.state import lane
 from tests.push.conftest import LOCAL, wait_until
 from tests.push.receiver import OK, reply

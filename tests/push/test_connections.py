@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from rsmq import InvalidFormat
-from rsmq.push import observed_connection
-from rsmq.push.addresses import AddressRules, parse_ranges
-from rsmq.push.http_client import PushClient
-from rsmq.push.observed_connection import ObservedConnection
-from rsmq.push.targets import Target, parse_target
+from rsmq.webhooks import observed_connection
+from rsmq.webhooks.addresses import AddressRules, parse_ranges
+from rsmq.webhooks.http_client import PushClient
+from rsmq.webhooks.observed_connection import ObservedConnection
+from rsmq.webhooks.targets import Target, parse_target
 from tests.push.conftest import wait_until
 from tests.push.receiver import OK, Reply, reply
 

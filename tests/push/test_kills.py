@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from rsmq.push.shared_breaker import list_targets, resume_target
+from rsmq.webhooks.shared_breaker import list_targets, resume_target
 from tests.push.conftest import dead_letters
 from tests.push.receiver import OK, Reply, reply
 from tests.scale import scaled

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from rsmq.push.lookups import look_up
+from rsmq.webhooks.lookups import look_up
 from tests.push.conftest import LOCAL, wait_until
 
 #: More than the threads that event loops have for look-ups, on any machine.

@@ -15,9 +15,9 @@ import aiohttp
 import pytest
 
 from rsmq import InvalidFormat, MissingExtra
-from rsmq.push import http_client
-from rsmq.push.http_client import PushClient
-from rsmq.push.observed_connection import ObservedConnection, parse_answer
+from rsmq.webhooks import http_client
+from rsmq.webhooks.http_client import PushClient
+from rsmq.webhooks.observed_connection import ObservedConnection, parse_answer
 from rsmq.worker import Worker
 from tests.ports import free_port
 from tests.push.conftest import dead_letters, wait_until
@@ -167,7 +167,7 @@ def test_only_the_allowed_addresses_of_a_name_are_connected_to(
 
 def test_a_socket_is_made_for_an_allowed_address_only(rsmq, receiver, make_worker, monkeypatch):
     """The second check, without the first one: whatever the resolver class returns."""
-    monkeypatch.setattr("rsmq.push.http_client._CheckedResolver", _TrustingResolver)
+    monkeypatch.setattr("rsmq.webhooks.http_client._CheckedResolver", _TrustingResolver)
     url = f"http://hooks.example:{receiver.port}/"
     text = failure_of(rsmq, make_worker(url, allow="10.0.0.0/8", max_retries=0))
 
@@ -354,7 +354,7 @@ def test_a_url_that_two_parsers_read_differently_is_refused(rsmq):
 
 def test_without_the_extra_the_error_names_it(rsmq, monkeypatch):
     for name in list(sys.modules):
-        if name.startswith(("rsmq.push.http_client", "rsmq.push.webhook", "aiohttp")):
+        if name.startswith(("rsmq.webhooks.http_client", "rsmq.worker.webhook", "aiohttp")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     with pytest.raises(MissingExtra, match="needs the extra 'push'"):
@@ -377,7 +377,7 @@ def test_the_private_attribute_of_aiohttp_exists():
     async def kind_of_connections():
         connector = aiohttp.TCPConnector()
         try:
-            from rsmq.push.observed_connection import observe_connections
+            from rsmq.webhooks.observed_connection import observe_connections
 
             before = connector._factory()
             observe_connections(connector)

@@ -25,8 +25,8 @@ from rsmq.push import pusher
 from rsmq.push.async_subscribers import AsyncSubscribers
 from rsmq.push.operations import RECORD_CHANGED, SOURCE_PAUSED, fan_out, list_subscribers
 from rsmq.push.pusher import SubscriberPusher
-from rsmq.push.shared_breaker import list_targets
 from rsmq.push.subscribers import Subscribers
+from rsmq.webhooks.shared_breaker import list_targets
 from rsmq.worker import Worker
 from rsmq.worker.middlewares import RateLimit
 from tests.contract.conftest import ADMIN

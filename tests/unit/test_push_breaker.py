@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rsmq.push.breaker import (
+from rsmq.webhooks.breaker import (
     FAILURES_TO_OPEN,
     MAX_PAUSE_MS,
     TRIAL_MS,
@@ -19,7 +19,7 @@ from rsmq.push.breaker import (
     pause_ms,
     transition,
 )
-from rsmq.push.shared_breaker import decode, encode
+from rsmq.webhooks.shared_breaker import decode, encode
 
 NOW = 1_000_000
 FAIL, SUCCEED, END, RESUME = (

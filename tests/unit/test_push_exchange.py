@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rsmq.push.exchange import ExchangeTimeLimit
+from rsmq.webhooks.exchange import ExchangeTimeLimit
 from tests.scale import WAIT_SECONDS
 
 SECONDS = 0.05

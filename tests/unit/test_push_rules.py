@@ -9,10 +9,10 @@ import pytest
 from standardwebhooks import Webhook
 
 from rsmq import InvalidFormat, MissingParameter
-from rsmq.push.addresses import AddressRefused, AddressRules, parse_ranges
-from rsmq.push.answers import Answer, PushFailed, Verdict, judge
-from rsmq.push.signatures import Signer, parse_secrets, read_secrets
-from rsmq.push.targets import parse_target, target_field
+from rsmq.webhooks.addresses import AddressRefused, AddressRules, parse_ranges
+from rsmq.webhooks.answers import Answer, PushFailed, Verdict, judge
+from rsmq.webhooks.signatures import Signer, parse_secrets, read_secrets
+from rsmq.webhooks.targets import parse_target, target_field
 
 PUBLIC = AddressRules()
 

@@ -14,11 +14,11 @@ from rsmq.figures.facts import QueueActivity, QueueBacklog, RepeatedReceives
 from rsmq.history.recorder import record_queues
 from rsmq.history.records import HistoryRecord, make_history
 from rsmq.operations.plain import plain_command
-from rsmq.push.shared_breaker import PushTarget
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash import Deletion, DeletionKind, DeletionState
 from rsmq.web.removals import read_removals
 from rsmq.web.walks import QueueWalks
+from rsmq.webhooks.shared_breaker import PushTarget
 from rsmq.wire.workers import WorkerInfo
 
 _MINUTE = 30_000_000

@@ -6,7 +6,7 @@ import pytest
 
 from rsmq.operations.plain import plain_command
 from rsmq.push.async_subscribers import AsyncSubscribers
-from rsmq.push.targets import target_field
+from rsmq.webhooks.targets import target_field
 from tests.web.pages_client import open_pages, read_page, run_action
 
 _URL = "https://example.org/hooks"

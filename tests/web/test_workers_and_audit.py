@@ -7,11 +7,11 @@ from redis.exceptions import ResponseError
 
 from rsmq import RSMQ, AsyncRSMQ
 from rsmq.operations.plain import plain_command
-from rsmq.push.breaker import Breaker, TargetState
-from rsmq.push.shared_breaker import encode
-from rsmq.push.targets import target_field
 from rsmq.web import create_app
 from rsmq.web.access.secrets import hash_token
+from rsmq.webhooks.breaker import Breaker, TargetState
+from rsmq.webhooks.shared_breaker import encode
+from rsmq.webhooks.targets import target_field
 from rsmq.worker import Worker
 from tests.web.asgi import Http, open_queues
 

@@ -20,7 +20,7 @@ from rsmq.cli.commands.metrics_server import metrics_options, serve_metrics
 
 if TYPE_CHECKING:
     from rsmq._sync.client import RSMQ
-    from rsmq.push.shared_breaker import PushTarget
+    from rsmq.webhooks.shared_breaker import PushTarget
     from rsmq.worker import Middleware, Worker
 
 
@@ -104,7 +104,7 @@ def push(call: Call, /, queue: str | None, target: str | None, **options: Any) -
     if target is None or "://" not in target:
         fault = "Missing argument 'URL'." if target is None else f"{target!r} is not a URL."
         raise click.UsageError(f"{fault} To add a message to a queue, use rsmq send.")
-    from rsmq.push.signatures import read_secrets  # noqa: PLC0415 - takes time
+    from rsmq.webhooks.signatures import read_secrets  # noqa: PLC0415 - takes time
     from rsmq.worker import Worker  # noqa: PLC0415 - as above
 
     with call.open(retry_deadline=None) as rsmq:
@@ -187,7 +187,7 @@ def _list(call: Call, queue: str | None, url: str | None) -> None:
 
 
 def _change(call: Call, queue: str, url: str | None, *, is_removal: bool) -> Exit | None:
-    from rsmq.push.shared_breaker import remove_target, resume_target  # noqa: PLC0415 - takes time
+    from rsmq.webhooks.shared_breaker import remove_target, resume_target  # noqa: PLC0415 - takes time
 
     results = []
     with call.open() as rsmq:
@@ -222,8 +222,8 @@ def _change(call: Call, queue: str, url: str | None, *, is_removal: bool) -> Exi
 
 def _find(rsmq: RSMQ, queue: str | None, url: str | None) -> list[tuple[str, PushTarget]]:
     """Return the targets of a queue and a URL, with their fields; None is any."""
-    from rsmq.push.shared_breaker import list_targets  # noqa: PLC0415 - takes time
-    from rsmq.push.targets import target_field  # noqa: PLC0415 - as above
+    from rsmq.webhooks.shared_breaker import list_targets  # noqa: PLC0415 - takes time
+    from rsmq.webhooks.targets import target_field  # noqa: PLC0415 - as above
 
     if queue is not None:
         rsmq.namespace.queue(queue)

@@ -11,9 +11,9 @@ from rsmq.explain.observed import ObservedQueue
 from rsmq.explain.rates import with_rates
 from rsmq.figures.facts import QueueActivity, QueueBacklog
 from rsmq.model import QueueAttributes
-from rsmq.push.shared_breaker import PushTarget
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash.deletion import Deletion
+from rsmq.webhooks.shared_breaker import PushTarget
 from rsmq.wire.workers import WorkerInfo
 
 

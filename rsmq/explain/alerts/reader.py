@@ -22,9 +22,9 @@ from rsmq.explain.held import choose_dead, read_held
 from rsmq.figures.facts import ACTIVITY, QueueActivity, QueueBacklog
 from rsmq.figures.reading import read_queues_in_steps
 from rsmq.operations.plain import plain_command
-from rsmq.push.operations import list_push_targets
-from rsmq.push.shared_breaker import parse_targets
 from rsmq.trash.deletion import Deletion
+from rsmq.webhooks.operations import list_push_targets
+from rsmq.webhooks.shared_breaker import parse_targets
 from rsmq.wire.stored import parse_integer
 from rsmq.wire.workers import WorkerInfo
 from rsmq.worker.operations import list_workers

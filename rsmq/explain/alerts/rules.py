@@ -14,7 +14,7 @@ from rsmq.explain.alerts.restarts import find_not_restarted
 from rsmq.explain.causes import causes_of_queue
 from rsmq.explain.observed import IDLE_MINUTES, ObservedQueue
 from rsmq.figures.facts import QueueActivity, QueueBacklog
-from rsmq.push.breaker import TargetState
+from rsmq.webhooks.breaker import TargetState
 
 #: A message that waits for so long is looked at.
 WAIT_SECONDS = 60

@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 from rsmq.push.async_subscribers import AsyncSubscribers
-from rsmq.push.shared_breaker import PushTarget, list_targets, remove_target, resume_target
 from rsmq.push.subscriber import Subscriber
-from rsmq.push.targets import target_field
 from rsmq.web.blocking import in_thread
 from rsmq.web.fields import Field, Refused, Shape, between
 from rsmq.web.routes.forms import QUEUE, may
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+from rsmq.webhooks.shared_breaker import PushTarget, list_targets, remove_target, resume_target
+from rsmq.webhooks.targets import target_field
 
 
 def _show(subscriber: Subscriber) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from functools import partial
 from redis.exceptions import ResponseError
 
 from rsmq.guarded_log import get_logger
-from rsmq.push.gate import Gate
 from rsmq.worker.connection import WorkerConnection
+from rsmq.worker.gate import Gate
 from rsmq.worker.loop.heartbeat import Heartbeat
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.state.lane import Lane

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from rsmq.errors import BodyNotDecodable
-from rsmq.push.answers import PushFailed
+from rsmq.webhooks.answers import PushFailed
 from rsmq.wire.limits import check_duration
 from rsmq.worker.failure import FailureKind, HandlerFailure
 from rsmq.worker.outcome import (

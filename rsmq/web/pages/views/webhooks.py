@@ -14,7 +14,7 @@ from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import Figure, counted
 from rsmq.web.table import Scope
 
-#: What a page says of the states of ``rsmq.push.breaker.TargetState``.
+#: What a page says of the states of ``rsmq.webhooks.breaker.TargetState``.
 _STATES = {
     "closed": ("active", "good"),
     "open": ("stopped", "bad"),

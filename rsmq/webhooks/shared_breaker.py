@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq._sync.client import RSMQ
-from rsmq.push.breaker import (
+from rsmq.webhooks.breaker import (
     MAX_TEXT_CHARACTERS,
     TRIAL_MS,
     Breaker,
@@ -26,8 +26,8 @@ from rsmq.push.breaker import (
     TargetState,
     transition,
 )
-from rsmq.push.operations import change_push_target, list_push_targets
-from rsmq.push.targets import Target, redact_url, target_field
+from rsmq.webhooks.operations import change_push_target, list_push_targets
+from rsmq.webhooks.targets import Target, redact_url, target_field
 from rsmq.wire.keys import Namespace
 
 #: The fact of a stored state that is no part of the breaker.

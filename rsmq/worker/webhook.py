@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from rsmq.codecs import BYTES, JSON, Codec
-from rsmq.push.answers import Answer, PushFailed, Verdict, judge
-from rsmq.push.breaker import PushEventKind
-from rsmq.push.http_client import PushClient
-from rsmq.push.proxy import Reach
-from rsmq.push.shared_breaker import Permit, SharedBreaker
-from rsmq.push.signatures import Signer, parse_secrets
-from rsmq.push.targets import DEAD_LETTER_SUFFIX, check_content_type, parse_target
+from rsmq.webhooks.answers import Answer, PushFailed, Verdict, judge
+from rsmq.webhooks.breaker import PushEventKind
+from rsmq.webhooks.http_client import PushClient
+from rsmq.webhooks.proxy import Reach
+from rsmq.webhooks.shared_breaker import Permit, SharedBreaker
+from rsmq.webhooks.signatures import Signer, parse_secrets
+from rsmq.webhooks.targets import DEAD_LETTER_SUFFIX, check_content_type, parse_target
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.listener import Handlers, Listener, WebhookOptions, make_listener
 from rsmq.worker.middleware import Hooks

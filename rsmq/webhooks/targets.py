@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from rsmq.errors import InvalidFormat, MissingParameter, show, show_type
 from rsmq.errors.hints import Hint, Passed
-from rsmq.push.addresses import AddressRefused, AddressRules
+from rsmq.webhooks.addresses import AddressRefused, AddressRules
 
 #: The end of the name of the dead-letter queue that a webhook creates if there is no other.
 DEAD_LETTER_SUFFIX = "-dead"

@@ -11,7 +11,7 @@ import asyncio
 from contextvars import ContextVar
 from typing import Protocol
 
-from rsmq.push.answers import Answer
+from rsmq.webhooks.answers import Answer
 
 
 class Connection(Protocol):

@@ -11,8 +11,8 @@ from typing import Self
 from urllib.parse import unquote, urlsplit
 
 from rsmq.errors import InvalidFormat, show_type
-from rsmq.push.addresses import AddressRules, parse_ranges
-from rsmq.push.targets import redact_url
+from rsmq.webhooks.addresses import AddressRules, parse_ranges
+from rsmq.webhooks.targets import redact_url
 
 _RULE = "A proxy is a URL with http and a host, as in http://proxy.example.org:3128"
 

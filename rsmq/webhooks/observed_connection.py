@@ -20,8 +20,8 @@ from typing import Any
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
-from rsmq.push.answers import STORED_ANSWER_BYTES, Answer
-from rsmq.push.exchange import Exchange, current_exchange
+from rsmq.webhooks.answers import STORED_ANSWER_BYTES, Answer
+from rsmq.webhooks.exchange import Exchange, current_exchange
 
 #: The part of an answer that is kept.
 _MAX_HEAD_BYTES = 16_384

@@ -24,19 +24,19 @@ from rsmq import __version__
 from rsmq.errors import InvalidFormat, MissingExtra
 from rsmq.errors.printable import format_count
 from rsmq.guarded_log import get_logger
-from rsmq.push.addresses import ANY_ADDRESS, AddressRefused, AddressRules
-from rsmq.push.answers import STORED_ANSWER_BYTES, Answer
-from rsmq.push.exchange import Exchange, ExchangeTimeLimit, current_exchange
-from rsmq.push.lookups import look_up
-from rsmq.push.proxy import Proxy
-from rsmq.push.targets import Target, check_host
+from rsmq.webhooks.addresses import ANY_ADDRESS, AddressRefused, AddressRules
+from rsmq.webhooks.answers import STORED_ANSWER_BYTES, Answer
+from rsmq.webhooks.exchange import Exchange, ExchangeTimeLimit, current_exchange
+from rsmq.webhooks.lookups import look_up
+from rsmq.webhooks.proxy import Proxy
+from rsmq.webhooks.targets import Target, check_host
 
 try:
     import aiohttp
     from aiohttp.abc import AbstractResolver, ResolveResult
     from yarl import URL
 
-    from rsmq.push.observed_connection import observe_connections
+    from rsmq.webhooks.observed_connection import observe_connections
 except ImportError as error:
     raise MissingExtra("push", "A webhook") from error
 
