@@ -12,7 +12,7 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq.background import BackgroundTask
+from rsmq.background.task import BackgroundTask
 from rsmq.errors import RSMQError
 from rsmq.guarded_log import get_logger
 from rsmq.history.operations import QUEUES_PER_STEP, claim_minute, record_minute

@@ -11,8 +11,8 @@ MissingExtra.
 
 from __future__ import annotations
 
+from rsmq.background.http_thread import serve_in_thread
 from rsmq.errors import MissingExtra
-from rsmq.http_thread import serve_in_thread
 from rsmq.wire.limits import check_whole_number
 
 try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from rsmq.background import BackgroundTask
+from rsmq.background.task import BackgroundTask
 from rsmq.errors import RSMQError
 
 #: What is kept lives a minute longer than it can be undone.

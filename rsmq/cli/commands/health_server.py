@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from rsmq.background.http_thread import serve_in_thread
 from rsmq.cli.app.errors import Failed
-from rsmq.http_thread import serve_in_thread
 from rsmq.wire.limits import check_whole_number
 
 if TYPE_CHECKING:

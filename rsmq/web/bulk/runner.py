@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq.background import BackgroundTask
+from rsmq.background.task import BackgroundTask
 from rsmq.errors import RSMQError
 from rsmq.guarded_log import get_logger
 from rsmq.operations.plain import plain_command
