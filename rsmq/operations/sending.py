@@ -86,19 +86,16 @@ def send_messages(
         )
     largest = max((size for _, size in encoded), default=1)
     channel = keys.channel if realtime else b""
-    if checked is None:
-        return send_raws(
-            keys,
-            raws,
-            largest=largest,
-            delay=delay,
-            channel=channel,
-            confirmation=confirmation,
-            limit=limit,
-        )
-    suffixes = checked.mark(make_id_suffixes(len(raws)))
-    batch = _Batch(keys, raws, suffixes, digits(largest), delay, channel, confirmation, limit)
-    return _single_step(batch.with_options(keys, checked))
+    return send_raws(
+        keys,
+        raws,
+        largest=largest,
+        delay=delay,
+        channel=channel,
+        options=checked,
+        confirmation=confirmation,
+        limit=limit,
+    )
 
 
 def publish(
@@ -139,12 +136,13 @@ def publish(
 
 
 def send_raws(
-    keys: MessageKeys,
+    keys: QueueKeys,
     raws: list[bytes],
     *,
     largest: int,
-    delay: bytes,
-    channel: bytes,
+    delay: bytes = b"",
+    channel: bytes = b"",
+    options: SendOptions | None = None,
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
 ) -> Steps[list[str]]:
@@ -156,23 +154,17 @@ def send_raws(
         largest: the size of the largest body, as maxsize counts it; 0 disables the check.
         delay: their delay, in the format of ``send_messages.lua``.
         channel: the channel to publish to; empty for none.
+        options: their options, checked; None for none.
     """
     total = sum(map(len, raws))
     suffixes = make_id_suffixes(len(raws))
     batch = _Batch(keys, raws, suffixes, digits(largest), delay, channel, confirmation, limit)
+    if options is not None:
+        batch.suffixes = options.mark(suffixes)
+        return _single_step(batch.with_options(keys, options))
     if len(raws) > 1 and total >= LARGE_BODY_BYTES * len(raws):
         return batch.in_two_steps()
     return _single_step(batch.in_one_step())
-
-
-def send_raws_to_groups(
-    keys: QueueKeys, raws: list[bytes], groups: list[bytes]
-) -> Steps[list[str]]:
-    """Add messages to a queue, in order, each to a group; empty for none. Returns their ids."""
-    options = SendOptions({"groups": groups})
-    suffixes = options.mark(make_id_suffixes(len(raws)))
-    batch = _Batch(keys, raws, suffixes, digits(0), b"", b"", None, None)
-    return _single_step(batch.with_options(keys, options))
 
 
 def send_with_options(

@@ -30,10 +30,17 @@ _LEASE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 class _Options(Words):
     """The words of Spark's options."""
 
+    def argument(self, name: str) -> str:
+        """Return the option for an argument of Python."""
+        first, *others = name.split("_")
+        return first + "".join(map(str.title, others))
+
     def passed(self, name: str, value: object) -> str:
         """Return an option with its value."""
-        first, *others = name.split("_")
-        return f"{first}{''.join(map(str.title, others))}={str(value).lower()}"
+        return f"{self.argument(name)}={str(value).lower()}"
+
+
+option_words = _Options()
 
 
 class OptionReader:
@@ -207,5 +214,5 @@ def check_queue_name(namespaces: Iterable[Namespace], option: str, queue: str) -
         for namespace in namespaces:
             namespace.queue(queue)
     except RSMQError as error:
-        raise InvalidOption(option, error.in_words(_Options()), value=queue) from None
+        raise InvalidOption(option, error.in_words(option_words), value=queue) from None
     return queue

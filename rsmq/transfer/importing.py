@@ -28,7 +28,8 @@ from rsmq.operations.restore import (
     restore_messages,
     restore_totals,
 )
-from rsmq.operations.sending import send_raws, send_raws_to_groups
+from rsmq.operations.send_options import SendOptions
+from rsmq.operations.sending import send_raws
 from rsmq.transfer import lines, records
 from rsmq.transfer.exporting import look_up
 from rsmq.wire.fields import MESSAGE_SUFFIXES
@@ -391,11 +392,8 @@ class _Importer:
         elif self._new_ids:
             raws = [message.raw for message in messages]
             groups = [encode_name(message.group or "") for message in messages]
-            if any(groups):
-                steps = send_raws_to_groups(keys, raws, groups)
-            else:
-                steps = send_raws(keys, raws, largest=0, delay=b"", channel=b"")
-            ids = self._rsmq.run_steps(steps)
+            options = SendOptions({"groups": groups}) if any(groups) else None
+            ids = self._rsmq.run_steps(send_raws(keys, raws, largest=0, options=options))
             added = len(ids)
             limits = {
                 encode_name(id): message.limits

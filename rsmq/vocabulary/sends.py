@@ -87,6 +87,7 @@ class SendOption:
         in_publish: whether ``publish`` has it too.
         in_schedules: whether the messages of a schedule can have it.
         in_tasks: whether a send of a task has it; what each task has is declared with it instead.
+        in_spark: whether the rows that Spark writes can have it.
         needs: of each of these groups of options, one is passed too.
         excludes: the options that can't be passed too.
         reason: why it needs or excludes others, in one sentence that names no option.
@@ -105,6 +106,7 @@ class SendOption:
     in_publish: bool = False
     in_schedules: bool = True
     in_tasks: bool = True
+    in_spark: bool = True
     needs: tuple[tuple[str, ...], ...] = ()
     excludes: tuple[str, ...] = ()
     reason: str = ""
@@ -175,6 +177,7 @@ SEND_OPTIONS: tuple[SendOption, ...] = (
         "queue's delay; it can't be combined with deliver_at, or with a delay greater than 0.",
         ValueKind.FLAG,
         default=False,
+        in_spark=False,
         excludes=("group", "limit_key"),
         reason="The messages of a group or key keep the order of their sends.",
     ),
@@ -316,6 +319,7 @@ BATCH = SendCall("send_messages", SEND_OPTIONS, has_lists=True)
 PUBLISH = SendCall("publish", [each for each in SEND_OPTIONS if each.in_publish])
 TASK = SendCall("options", [each for each in SEND_OPTIONS if each.in_tasks])
 SCHEDULE = SendCall("schedules.add", [each for each in SEND_OPTIONS if each.in_schedules])
+SPARK = SendCall("a write of Spark", [each for each in SEND_OPTIONS if each.in_spark])
 
 #: The options that need or exclude others.
 _WITH_RULES = tuple(each for each in SEND_OPTIONS if each.needs or each.excludes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -16,6 +17,8 @@ from pyspark.sql.types import StructType
 from rsmq import InvalidFormat, InvalidValue, MessageNotString, MessageTooLong, QueueNotFound
 from rsmq.spark import BatchLost, CheckpointSetBack, InvalidOption
 from rsmq.spark.write import sink
+from rsmq.spark.write.send_columns import column_option_of, option_of
+from rsmq.vocabulary.sends import SPARK, ValueKind
 from tests.spark.conftest import Crashed, StreamWrite, columns, crash_at_call, pickle_round_trip
 
 TEXT = columns(message="string")
@@ -168,6 +171,133 @@ def test_invalid_row_is_refused(env, queue, delivery, schema, row, kind, text):
     write = env.write(schema, **options, **delivery)
     with pytest.raises(kind) as caught:
         write.task([row])
+    assert text in str(caught.value)
+    assert env.scores() == {}
+
+
+#: By option, a value for each row, and the options that go with it.
+SENT = {
+    "delay": ({"delay": 100.0}, {}),
+    "deliver_at": ({"deliver_at": datetime.now(UTC) + timedelta(days=1)}, {}),
+    "dedup_id": ({"dedup_id": "d"}, {}),
+    "dedup_window": ({"dedup_window": 100}, {"dedup_id": "d"}),
+    "unique_key": ({"unique_key": "u"}, {}),
+    "replace": ({"replace": True}, {"unique_key": "u"}),
+    "max_wait": ({"max_wait": 500}, {"unique_key": "u", "replace": True, "delay": 100}),
+    "expires": ({"expires": 500.5}, {}),
+    "max_retries": ({"max_retries": 3}, {}),
+    "track": ({"track": True}, {}),
+    "group": ({"group": "g"}, {}),
+    "limit_key": ({"limit_key": "k"}, {"max_running": 2}),
+    "max_running": ({"max_running": 2}, {"limit_key": "k"}),
+    "rate": ({"rate": "100/m"}, {"limit_key": "k"}),
+}
+KINDS = {
+    ValueKind.SECONDS: "double", ValueKind.TIME: "timestamp", ValueKind.FLAG: "boolean",
+    ValueKind.WHOLE_NUMBER: "long", ValueKind.RATE: "string", ValueKind.LABEL: "string",
+}  # fmt: skip
+
+
+def option_text(value):
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def kept(env, queue):
+    """Return the keys of a queue, with what they store of its only message, without its times."""
+    (id,) = env.scores(queue)
+    prefix = env.keys(queue).zset.decode()
+    found = {}
+    for key in env.raw.keys(f"{prefix}:*"):
+        name = key.decode().removeprefix(prefix).replace(id, "ID")
+        kind = env.raw.type(key).decode()
+        if kind == "hash":
+            values = {
+                name.decode().replace(id, "ID"): value.decode().replace(id, "ID")
+                for name, value in env.raw.hgetall(key).items()
+            }
+        else:
+            values = [each.decode().replace(id, "ID") for each in env.raw.zrange(key, 0, -1)]
+        found[name] = values
+    return json.loads(re.sub(r"\d{10,}", "TIME", json.dumps(found)))
+
+
+def test_every_option_of_a_write_has_a_row_here():
+    assert SENT.keys() == SPARK.options.keys()
+
+
+@pytest.mark.parametrize("name", SENT)
+@pytest.mark.parametrize("in_columns", [True, False])
+def test_a_send_option_stores_what_a_client_stores(env, name, in_columns):
+    (own, others), unique = SENT[name], {"dedup_id", "unique_key"}
+    as_columns = {**own, **others} if in_columns else {}
+    as_columns |= {each: value for each, value in {**own, **others}.items() if each in unique}
+    as_options = {} if in_columns else {**own, **others}
+    for queue in ("q", "r"):
+        env.rsmq.create_queue(queue)
+    env.raw.hset(env.keys("r").hash, "created", env.raw.hget(env.keys("q").hash, "created"))
+    env.rsmq.send_message("r", "m", **own, **others)
+
+    schema = {each: KINDS[SPARK.options[each].kind] for each in as_columns}
+    options = {
+        option_of(SPARK.options[each]): option_text(value)
+        for each, value in as_options.items()
+        if each not in unique
+    }
+    options |= {column_option_of(SPARK.options[each]): each for each in as_columns}
+    env.write(columns(message="string", **schema), **options).run([{"message": "m", **as_columns}])
+
+    assert env.bodies() == [b"m"]
+    assert kept(env, "q") == kept(env, "r")
+    (at,), (expected,) = env.scores().values(), env.scores("r").values()
+    assert abs(at - expected) < 60_000
+
+
+def test_rows_have_options_of_their_own_and_nulls_those_of_the_write(env, queue):
+    schema = columns(message="string", tenant="string", key="string", tries="integer")
+    env.write(
+        schema, groupColumn="tenant", group="rest", uniqueKeyColumn="key", maxRetries=7,
+        maxRetriesColumn="tries",
+    ).run(
+        [
+            {"message": "1", "tenant": "a", "key": "x", "tries": 1},
+            {"message": "2", "tenant": None, "key": None, "tries": None},
+            {"message": "3", "tenant": "a", "key": "x", "tries": 1},
+            {"message": "4", "tenant": "b", "key": None, "tries": 1},
+        ]
+    )  # fmt: skip
+
+    found = {each.body: each for each in env.rsmq.peek_messages("q", 0, 10)}
+    assert {body: each.group for body, each in found.items()} == {"1": "a", "2": "rest", "4": "b"}
+    limits = env.raw.hgetall(env.keys("q").limits)
+    assert {body: limits[each.id.encode()] for body, each in found.items()} == {
+        "1": b"1:", "2": b"7:", "4": b"1:",
+    }  # fmt: skip
+    assert env.raw.hgetall(env.keys("q").unique) == {b"x": found["1"].id.encode()}
+
+
+def test_complete_row_leaves_out_the_columns_of_its_send(env, queue):
+    schema = columns(total="long", tenant="string")
+    env.write(schema, messageFormat="json", groupColumn="tenant").run([{"total": 3, "tenant": "a"}])
+
+    assert env.bodies() == [b'{"total":3}']
+    assert env.rsmq.peek_messages("q", 0, 1)[0].group == "a"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        ("double", float("nan"), "max_retries must be between 0 and 1000000"),
+        ("double", 1.5, "max_retries must be between 0 and 1000000"),
+        ("long", -1, "max_retries must be between 0 and 1000000"),
+    ],
+)
+def test_an_invalid_option_of_a_row_is_refused(env, queue, kind, value, text):
+    schema = columns(message="string", tries=kind)
+    write = env.write(schema, maxRetriesColumn="tries")
+    with pytest.raises(InvalidValue) as caught:
+        write.task([{"message": "m", "tries": value}])
     assert text in str(caught.value)
     assert env.scores() == {}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -26,10 +26,12 @@ from pyspark.sql.types import (
 
 from rsmq.errors import InvalidFormat, InvalidOption, MessageNotString, show
 from rsmq.operations.restore import RestoredMessage
+from rsmq.spark.write.send_columns import LabelledRow, column_types, to_value
 from rsmq.spark.write.sink_options import SinkOptions
+from rsmq.vocabulary.sends import SendOption
 from rsmq.wire.groups import check_group, make_limit_group
 from rsmq.wire.ids import check_id, may_have_group
-from rsmq.wire.limits import MAX_RECEIVES, to_milliseconds, utf16_length
+from rsmq.wire.limits import MAX_RECEIVES, utf16_length
 from rsmq.wire.names import decode_name
 from rsmq.wire.throttle import MAX_RUNNING
 
@@ -49,14 +51,14 @@ _RESTORED_COLUMNS = {
 @dataclass(frozen=True, slots=True)
 class Destination:
     """
-    The queue of a message, and its delay.
+    The queue of a message, and how it is sent.
 
     Attributes:
-        delay_ms: how long the message is hidden, milliseconds; None is the queue's delay.
+        values: the options of its send that are not its own in a call; pairs.
     """
 
     queue: str
-    delay_ms: int | None
+    values: tuple[tuple[str, Any], ...]
 
 
 def check_columns(schema: StructType, options: SinkOptions) -> None:
@@ -80,10 +82,9 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
                 f"{', '.join(types)}.",
             )
         _check_column(types, "queueColumn", options.queue_column, (StringType,))
-    if options.delay_column is not None and (
-        options.delay_column in types or options.delay_column != "delay"
-    ):
-        _check_column(types, "delayColumn", options.delay_column, (NumericType,))
+    for option, column, kind in column_types(options.send):
+        if column in types or (option, column) != ("delayColumn", "delay"):
+            _check_column(types, option, column, (kind,))
     if options.restore:
         _check_column(types, "restore", "id", (StringType,))
         for name, kind in _RESTORED_COLUMNS.items():
@@ -121,28 +122,32 @@ def build_messages(options: SinkOptions, batch: Any) -> Iterator[tuple[Destinati
         InvalidFormat: the name of a queue, or an id, is not valid.
         InvalidValue: a delay is out of range.
     """
-    names = set(batch.schema.names)
     messages = _build_bodies(options, batch)
-    queues, delays = None, None
+    columns = options.send.columns_in(batch.schema.names)
+    labels = [batch.column(name).to_pylist() for option, name in columns if option.of_message]
+    if labels:
+        rows = zip(messages, *labels, strict=True)
+        messages = [LabelledRow(raw, tuple(own)) for raw, *own in rows]
+    shared = [each for each in columns if not each[0].of_message]
+    values = [batch.column(name).to_pylist() for _, name in shared]
+    queues = [options.queue] * len(messages)
     if options.queue is None and options.queue_column is not None:
         queues = batch.column(options.queue_column).to_pylist()
-    if options.delay_column in names:
-        delays = batch.column(options.delay_column).to_pylist()
-    if queues is None and delays is None:
-        destination = Destination(options.queue or "", options.delay_ms)
-        yield destination, messages
+    elif not shared:
+        yield Destination(options.queue or "", options.send.values), messages
         return
-    destinations: dict[tuple[Any, Any], Destination] = {}
-    for row, message in enumerate(messages):
-        key = (queues and queues[row], delays and delays[row])
-        row_destination = destinations.get(key)
+    destinations: dict[tuple[Any, ...], Destination] = {}
+    for message, *key in zip(messages, queues, *values, strict=True):
+        row_destination = destinations.get(tuple(key))
         if row_destination is None:
-            row_destination = destinations[key] = _build_destination(options, *key)
+            row_destination = _build_destination(options, shared, *key)
+            destinations[tuple(key)] = row_destination
         yield row_destination, [message]
 
 
-def _build_destination(options: SinkOptions, queue: Any, delay: Any) -> Destination:
-    name = queue if options.queue is None else options.queue
+def _build_destination(
+    options: SinkOptions, columns: Sequence[tuple[SendOption, str]], name: Any, *values: Any
+) -> Destination:
     if not name:
         raise InvalidOption(
             "queueColumn",
@@ -150,10 +155,12 @@ def _build_destination(options: SinkOptions, queue: Any, delay: Any) -> Destinat
             "the option queue all rows'.",
         )
     options.connection.namespaces[0].queue(name)  # raises InvalidFormat
-    if delay is None:
-        return Destination(name, options.delay_ms)
-    item = f"Delay in column {options.delay_column} (option delayColumn)"
-    return Destination(name, to_milliseconds(item, float(delay)))
+    of_row = {
+        option.name: to_value(option, column, value)
+        for (option, column), value in zip(columns, values, strict=True)
+        if value is not None
+    }
+    return Destination(name, tuple({**dict(options.send.values), **of_row}.items()))
 
 
 def _build_bodies(options: SinkOptions, batch: Any) -> list[Any]:
@@ -262,8 +269,8 @@ def _to_unix_ms(times: Any) -> list[int | None]:
 
 
 def _encode_rows(options: SinkOptions, batch: Any) -> list[bytes]:
-    """Return each row as JSON or msgpack, without the columns for its queue and delay."""
-    left_out = {options.queue_column, options.delay_column}
+    """Return each row as JSON or msgpack, without the columns of its queue and its send."""
+    left_out = {options.queue_column, *options.send.columns.values()}
     rows = batch.select([name for name in batch.schema.names if name not in left_out]).to_pylist(
         maps_as_pydicts="strict"
     )

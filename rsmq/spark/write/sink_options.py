@@ -15,6 +15,12 @@ from rsmq.spark.connection_options import (
     read_connection_options,
 )
 from rsmq.spark.option_reader import OptionReader, check_queue_name
+from rsmq.spark.write.send_columns import (
+    REFUSED_OPTIONS,
+    SEND_SINK_OPTIONS,
+    SendColumns,
+    read_send_columns,
+)
 from rsmq.wire.limits import (
     DEFAULT_MAXSIZE,
     DEFAULT_VT,
@@ -25,8 +31,8 @@ from rsmq.wire.limits import (
 )
 
 SINK_OPTIONS = (
-    "queue", "delivery", "delay", "batchSize", "createQueue", "vt", "maxsize", "enforceMaxSize",
-    "realtime", "restore", "messageFormat", "messageColumn", "queueColumn", "delayColumn",
+    "queue", "delivery", "batchSize", "createQueue", "vt", "maxsize", "enforceMaxSize",
+    "realtime", "restore", "messageFormat", "messageColumn", "queueColumn", *SEND_SINK_OPTIONS,
     "writeId", "stagingRetention",
 )  # fmt: skip
 
@@ -42,7 +48,7 @@ class SinkOptions:
         connection: the server and the one namespace of the queues.
         queue: the queue; None reads it from each row.
         is_staged: whether the delivery is exactly once, by staging.
-        delay_ms: how long messages are hidden, milliseconds; None is the queue's delay.
+        send: the options of sends, for all rows or in columns.
         batch_size: the most messages of a call.
         create_queue: whether missing queues are created, with ``vt`` and ``maxsize``.
         vt: the visibility timeout of a queue that is created, seconds.
@@ -53,7 +59,6 @@ class SinkOptions:
         message_format: the source of the body: a column, or the complete row as JSON or msgpack.
         message_column: the column with the body.
         queue_column: the column with the queue of each row.
-        delay_column: the column with the delay of each row, seconds.
         write_id: the name under which a batch write is done only once; None generates one.
         staging_retention: how long staged messages and decisions are kept, seconds.
     """
@@ -61,7 +66,7 @@ class SinkOptions:
     connection: ConnectionOptions
     queue: str | None
     is_staged: bool
-    delay_ms: int | None
+    send: SendColumns
     batch_size: int
     create_queue: bool
     vt: int
@@ -72,9 +77,19 @@ class SinkOptions:
     message_format: Literal["column", "json", "msgpack"]
     message_column: str
     queue_column: str | None
-    delay_column: str | None
     write_id: str | None
     staging_retention: float
+
+    @property
+    def delay_ms(self) -> int | None:
+        """How long messages are hidden, milliseconds; None is the queue's delay."""
+        delay = dict(self.send.values).get("delay")
+        return None if delay is None else round(delay * 1000)
+
+    @property
+    def delay_column(self) -> str | None:
+        """The column with the delay of each row, seconds."""
+        return self.send.columns.get("delay")
 
 
 def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
@@ -88,7 +103,7 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
     Raises:
         InvalidOption: an option is unknown, has an invalid value, or contradicts another one.
     """
-    reader = OptionReader(options, (*CONNECTION_OPTIONS, *SINK_OPTIONS))
+    reader = OptionReader(options, (*CONNECTION_OPTIONS, *SINK_OPTIONS), REFUSED_OPTIONS)
     connection = read_connection_options(reader)
     if len(connection.names) > 1:
         raise InvalidOption(
@@ -107,24 +122,23 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
             "names a batch write with delivery exactly-once, so that it is done once however "
             "often it is run; a stream is known by its query.",
         )
-    delay = reader.read_text("delay")
     restore = reader.read_flag("restore", default=False)
     message_format = reader.read_choice("messageFormat", ("column", "json", "msgpack"), "column")
-    if restore and (delay or reader.read_text("delayColumn") or message_format != "column"):
+    others = [each for each in SEND_SINK_OPTIONS if reader.read_text(each)]
+    others += ["messageFormat"] if message_format != "column" else []
+    if restore and others:
         raise InvalidOption(
             "restore",
-            "puts messages back as they were: it does not go with delay, delayColumn or "
-            "messageFormat.",
+            f"puts messages back as they were: it does not go with {', '.join(others)}.",
         )
     # A complete row is the message, so its columns "queue" and "delay" are data by default.
     has_body_column = message_format == "column"
-    default_delay_column = "delay" if has_body_column and not restore else None
     return SinkOptions(
         connection=connection,
         queue=None if queue is None else check_queue_name(connection.namespaces, "queue", queue),
         is_staged=is_staged,
-        delay_ms=(
-            None if delay is None else round(reader.read_seconds("delay", 0, 0, MAX_SECONDS) * 1000)
+        send=read_send_columns(
+            reader, has_delay_column=has_body_column and not restore, is_staged=is_staged
         ),
         batch_size=reader.read_integer("batchSize", 1000, 1, MAX_BATCH),
         create_queue=reader.read_flag("createQueue", default=False),
@@ -136,7 +150,6 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
         message_format=message_format,
         message_column=reader.read_text("messageColumn") or "message",
         queue_column=reader.read_text("queueColumn") or ("queue" if has_body_column else None),
-        delay_column=reader.read_text("delayColumn") or default_delay_column,
         write_id=write_id,
         staging_retention=reader.read_seconds("stagingRetention", _WEEK_SECONDS, 60, MAX_SECONDS),
     )

@@ -13,14 +13,15 @@ from typing import Any
 from pyspark.sql.datasource import WriterCommitMessage
 
 from rsmq.errors import MessageTooLong, QueueNotFound
-from rsmq.operations.arguments import digits
 from rsmq.operations.restore import restore_messages
 from rsmq.operations.sending import send_raws
 from rsmq.spark.connections import get_server
 from rsmq.spark.operations.staged_writes import Decision, stage_messages
 from rsmq.spark.task_process import spare_loaded_modules
 from rsmq.spark.write.frame_rows import Destination, build_messages, measure_largest
+from rsmq.spark.write.send_columns import check_rows
 from rsmq.spark.write.sink_options import SinkOptions
+from rsmq.vocabulary.sends import SendOption
 
 #: The most bytes of bodies in a call; a single message may be larger.
 _MAX_CALL_BYTES = 4 * 1024 * 1024
@@ -71,6 +72,7 @@ class TaskWriter:
         self._server = get_server(options.connection)
         self._is_text = is_text
         self._created: set[str] = set()
+        self._own: list[SendOption] = []
         self._parts: Decision = {}
         self._write, self._batch = write, batch
         # The name of a part contains the Unix time in ms after which the part may be deleted.
@@ -84,6 +86,8 @@ class TaskWriter:
         spare_loaded_modules()
         buffers: dict[Destination, _Buffer] = {}
         for batch in batches:
+            columns = self._options.send.columns_in(batch.schema.names)
+            self._own = [option for option, _ in columns if option.of_message]
             for destination, messages in build_messages(self._options, batch):
                 buffer = buffers.get(destination)
                 if buffer is None:
@@ -100,8 +104,7 @@ class TaskWriter:
         begin = 0
         while begin < len(messages):
             part = messages[begin : begin + self._options.batch_size - len(buffer.messages)]
-            raws = [each.raw for each in part] if self._options.restore else part
-            sizes = list(map(len, raws))
+            sizes = list(map(len, _raws_of(part)))
             is_full = buffer.size + sum(sizes) > _MAX_CALL_BYTES
             if is_full:
                 totals = itertools.accumulate(sizes, initial=buffer.size)
@@ -140,7 +143,7 @@ class TaskWriter:
         """Send or stage messages, as the options say."""
         options, rsmq = self._options, self._server.rsmq
         keys = self._server.namespace.queue(destination.queue)
-        raws = [each.raw for each in messages] if options.restore else messages
+        raws, values = _raws_of(messages), dict(destination.values)
         largest = 0
         if options.enforce_maxsize:
             largest = measure_largest(raws, is_text=self._is_text)
@@ -154,7 +157,7 @@ class TaskWriter:
                     part,
                     messages,
                     largest=largest,
-                    delay_ms=destination.delay_ms,
+                    delay_ms=round(values["delay"] * 1000) if "delay" in values else None,
                     lifetime=options.staging_retention,
                 )
             )
@@ -163,16 +166,24 @@ class TaskWriter:
         elif options.restore:
             rsmq.run(restore_messages(keys, messages, largest=largest, realtime=options.realtime))
         else:
-            delay_ms = destination.delay_ms
+            delay, checked = check_rows(values, self._own, messages)
             rsmq.run_steps(
                 send_raws(
                     keys,
                     raws,
                     largest=largest,
-                    delay=b"" if delay_ms is None else digits(delay_ms),
+                    delay=delay,
                     channel=keys.channel if options.realtime else b"",
+                    options=checked,
                 )
             )
+
+
+def _raws_of(messages: list[Any]) -> list[bytes]:
+    """Return the bodies of messages, or of what has them as ``raw``."""
+    if messages and not isinstance(messages[0], bytes):
+        return [each.raw for each in messages]
+    return messages
 
 
 def create_queue(options: SinkOptions, queue: str) -> None:
