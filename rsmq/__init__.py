@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from rsmq.errors import RSMQError as RSMQError
     from rsmq.errors import TooManyHungCalls as TooManyHungCalls
     from rsmq.errors import WorkerExists as WorkerExists
+    from rsmq.errors import WorkerNotFound as WorkerNotFound
     from rsmq.errors import WorkerReplaced as WorkerReplaced
     from rsmq.model import DeadLetterReason as DeadLetterReason
     from rsmq.model import Message as Message
@@ -98,6 +99,7 @@ else:
                 "RSMQError",
                 "TooManyHungCalls",
                 "WorkerExists",
+                "WorkerNotFound",
                 "WorkerReplaced",
             ),
             "rsmq.model": (

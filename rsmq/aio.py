@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from redis.asyncio.cluster import RedisCluster
 
     from rsmq.codecs.formats import TextCodec
+    from rsmq.control.asyncio_ import AsyncWorkers
     from rsmq.history.records import History
     from rsmq.jobs.asyncio_ import AsyncJobHandle
     from rsmq.jobs.status import JobState, JobStatus
@@ -488,6 +489,17 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         from rsmq.schedules.asyncio_ import AsyncSchedules  # noqa: PLC0415 - few programs use it
 
         return AsyncSchedules(self)
+
+    @property
+    def workers(self) -> AsyncWorkers:
+        """
+        The workers of this namespace, in all processes, and orders to them.
+
+        It has ``list``, ``running``, ``pause``, ``resume``, ``set_concurrency`` and ``stop``.
+        """
+        from rsmq.control.asyncio_ import AsyncWorkers  # noqa: PLC0415 - few programs use it
+
+        return AsyncWorkers(self)
 
     @property
     def trash(self) -> AsyncTrash:

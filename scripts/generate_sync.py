@@ -34,6 +34,7 @@ NAMES = {
     "AsyncTrash": "Trash",
     "AsyncWatcher": "Watcher",
     "AsyncWatchers": "Watchers",
+    "AsyncWorkers": "Workers",
     "AwaitsResult": "BlocksForResult",
     "OnlyAsyncWith": "OnlyWith",
     "__aenter__": "__enter__",
@@ -59,6 +60,7 @@ SOURCES = {
     "rsmq.trash.asyncio_": "rsmq.trash.threads",
     "rsmq.push.async_subscribers": "rsmq.push.subscribers",
     "rsmq.explain.async_reader": "rsmq.explain.reader",
+    "rsmq.control.asyncio_": "rsmq.control.threads",
 }
 #: Packages and modules of asyncio, and those of threads.
 _FACES = {
@@ -178,6 +180,12 @@ TEXTS = {
     "rsmq.schedules.asyncio_": {
         "``queues.schedules`` of the asyncio clients.": (
             "``queues.schedules`` of the synchronous clients."
+        ),
+        "Make it for an asyncio client;": "Make it for a synchronous client;",
+    },
+    "rsmq.control.asyncio_": {
+        "``queues.workers`` of the asyncio clients.": (
+            "``queues.workers`` of the synchronous clients."
         ),
         "Make it for an asyncio client;": "Make it for a synchronous client;",
     },

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from redis.cluster import RedisCluster
 
     from rsmq.codecs.formats import TextCodec
+    from rsmq.control.threads import Workers
     from rsmq.history.records import History
     from rsmq.jobs.status import JobState, JobStatus
     from rsmq.jobs.threads import JobHandle
@@ -487,6 +488,17 @@ class RSMQ(OnlyWith, Generic[B_co]):
         from rsmq.schedules.threads import Schedules  # noqa: PLC0415 - few programs use it
 
         return Schedules(self)
+
+    @property
+    def workers(self) -> Workers:
+        """
+        The workers of this namespace, in all processes, and orders to them.
+
+        It has ``list``, ``running``, ``pause``, ``resume``, ``set_concurrency`` and ``stop``.
+        """
+        from rsmq.control.threads import Workers  # noqa: PLC0415 - few programs use it
+
+        return Workers(self)
 
     @property
     def trash(self) -> Trash:

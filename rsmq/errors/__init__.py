@@ -30,6 +30,7 @@ The exceptions of this library.
     ├── NotReplicated         notReplicated
     ├── ReplyLost             replyLost
     ├── WorkerExists          workerExists
+    ├── WorkerNotFound        workerNotFound
     ├── WorkerReplaced        workerReplaced
     ├── TooManyHungCalls      tooManyHungCalls
     ├── ExecutorEnded         executorEnded
@@ -583,6 +584,19 @@ class WorkerExists(RSMQError):
             hint=f"It runs on {location}. Stop it, or give this worker another name.",
         )
         self.location = location
+
+
+class WorkerNotFound(RSMQError):
+    """No worker of this name is alive; ``value`` is the name."""
+
+    code = "workerNotFound"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"No worker named {show(name)} is alive",
+            value=name,
+            hint="rsmq workers lists the workers of the namespace.",
+        )
 
 
 class WorkerReplaced(RSMQError):

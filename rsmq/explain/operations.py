@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from rsmq.control.operations import parse_workers
 from rsmq.explain.observed import (
     DeadLetterPlace,
     MessageBefore,
@@ -33,7 +34,6 @@ from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_integer, parse_number
 from rsmq.wire.throttle import parse_limit
-from rsmq.worker.registry import parse_workers
 
 load = loader_of("explain")
 

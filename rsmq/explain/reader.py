@@ -12,6 +12,7 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from rsmq._sync.client import RSMQ
+from rsmq.control.operations import list_workers, parse_workers
 from rsmq.errors import RSMQError
 from rsmq.explain.causes import has_no_trace
 from rsmq.explain.held import choose_dead, read_held
@@ -26,8 +27,6 @@ from rsmq.explain.operations import (
 from rsmq.model import StoredMessage
 from rsmq.trash.deletion import Deletion, DeletionState
 from rsmq.trash.operations import read_trash
-from rsmq.worker.operations import list_workers
-from rsmq.worker.registry import parse_workers
 
 _IDS_PER_STEP = 1000
 

@@ -32,6 +32,7 @@ from rsmq.errors import (
     ReplyLost,
     RSMQError,
     SubscriberExists,
+    WorkerNotFound,
 )
 from rsmq.guarded_log import get_logger
 from rsmq.transport.retry import code_of, has_not_run
@@ -49,6 +50,7 @@ _RETRY_SECONDS = "1"
 _STATUS: tuple[tuple[type[RSMQError], int], ...] = (
     (QueueNotFound, 404),
     (JobNotFound, 404),
+    (WorkerNotFound, 404),
     (JobNotTracked, 409),
     (QueueExists, 409),
     (SubscriberExists, 409),

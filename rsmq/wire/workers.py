@@ -32,6 +32,7 @@ class WorkerInfo:
         running: how many calls ran then.
         deaths: Unix ms of the last signs of life of the workers of its name that died before it:
             the last 20, within an hour before its own start.
+        paused: whether it was ordered to receive nothing.
     """
 
     name: str
@@ -46,6 +47,7 @@ class WorkerInfo:
     slots: int = 0
     running: int = 0
     deaths: tuple[int, ...] = ()
+    paused: bool = False
 
 
 def read_worker(now: int, name: str, entry: bytes) -> WorkerInfo | None:
@@ -71,6 +73,7 @@ def read_worker(now: int, name: str, entry: bytes) -> WorkerInfo | None:
             slots=int(info.get("slots", 0)),
             running=int(info.get("running", 0)),
             deaths=tuple(map(int, info.get("deaths", ()))),
+            paused=info.get("paused") is True,
         )
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None

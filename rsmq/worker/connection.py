@@ -20,6 +20,7 @@ from rsmq.operations.operation import Operation
 from rsmq.operations.time_limit import start_time_limit
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.transport.servers import as_asyncio
+from rsmq.wire.orders import Orders
 from rsmq.wire.workers import TTL
 from rsmq.worker.operations import Identity, send_heartbeat, unregister_worker
 from rsmq.worker.registry import register
@@ -163,17 +164,18 @@ class WorkerConnection:
         self.is_registered = True
         return register(self.client, self.identity, info, check_stop)
 
-    def send_heartbeat(self, info: dict[str, Any]) -> None:
+    def send_heartbeat(self, info: dict[str, Any], report: bytes) -> Orders:
         """
-        Renew the worker's sign of life.
+        Renew the worker's sign of life. Return its orders.
 
         Args:
             info: its description of itself.
+            report: see ``operations.send_heartbeat``.
 
         Raises:
             WorkerReplaced: another worker has the name.
         """
-        self.run(send_heartbeat(self.identity, info, ttl=TTL))
+        return self.run(send_heartbeat(self.identity, info, ttl=TTL, report=report))
 
     def unregister(self) -> None:
         """

@@ -21,6 +21,7 @@ from rsmq.wire.ids import make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import large_body_size
 from rsmq.wire.names import decode_name, decode_names, encode_name, encode_names
+from rsmq.wire.orders import NO_ORDERS, Orders, read_orders
 from rsmq.wire.stored import parse_integer
 from rsmq.wire.throttle import Limit, parse_limit
 
@@ -651,8 +652,15 @@ def register_worker(
     )
 
 
-def send_heartbeat(worker: Identity, info: dict[str, Any], *, ttl: float) -> Operation[None]:
-    """Renew a worker's sign of life."""
+def send_heartbeat(
+    worker: Identity, info: dict[str, Any], *, ttl: float, report: bytes = b""
+) -> Operation[Orders]:
+    """
+    Renew a worker's sign of life. Return its orders.
+
+    Args:
+        report: what it runs, if it was asked, as ``encode_report`` returns it.
+    """
     return Operation(
         load("send_heartbeat"),
         (worker.namespace.workers, worker.in_flight_key),
@@ -662,8 +670,9 @@ def send_heartbeat(worker: Identity, info: dict[str, Any], *, ttl: float) -> Ope
             digits(round(ttl * 1000)),
             digits(DEAD_WORKER_TTL_SECONDS * 1000),
             json.dumps(info).encode(),
+            report,
         ),
-        lambda _: None,
+        lambda reply: read_orders(int(reply[0]), reply[1]) if reply else NO_ORDERS,
         RetryClass.ALWAYS,
     )
 
@@ -702,23 +711,6 @@ def forget_dead_worker(
     )
 
 
-def list_workers(namespace: Namespace) -> Operation[tuple[int, dict[str, bytes]]]:
-    """Return the server's time in ms, and the stored entry of each worker by its name."""
-    return Operation(
-        load("list_workers"),
-        (namespace.workers,),
-        (),
-        lambda reply: (
-            int(reply[0]),
-            {
-                decode_name(name): stored
-                for name, stored in zip(reply[1][::2], reply[1][1::2], strict=True)
-            },
-        ),
-        RetryClass.ALWAYS,
-    )
-
-
 def list_in_flight(namespace: Namespace, name: str) -> Steps[dict[str, list[Receipt]]]:
     """Return the receipts of the messages that a worker has in flight, by queue."""
     return _walk_in_flight(namespace.held(name))
@@ -737,7 +729,7 @@ def _walk_in_flight(key: bytes) -> Steps[dict[str, list[Receipt]]]:
     by_queue: dict[str, list[Receipt]] = {}
     for id, value in found.items():
         count, _, queue = value.partition(b":")
-        if id:
+        if not id.startswith(b":") and id:  # else it is the token, an order or a report
             receipt = decode_name(id), int(count)
             by_queue.setdefault(decode_name(queue), []).append(receipt)
     return by_queue

@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from rsmq._sync.client import RSMQ
+from rsmq.control.operations import list_workers as read_entries
+from rsmq.control.operations import parse_workers
 from rsmq.errors import WorkerExists
 from rsmq.guarded_log import get_logger
 from rsmq.operations.time_limit import start_time_limit
 from rsmq.transport.process_identity import has_died
-from rsmq.wire.workers import TTL, WorkerInfo, read_worker
+from rsmq.wire.workers import TTL, WorkerInfo
 from rsmq.worker.operations import Identity, RegisteredWorker, list_in_flight, register_worker
-from rsmq.worker.operations import list_workers as read_entries
 
 #: Seconds between two heartbeats.
 HEARTBEAT_SECONDS = 1.0
@@ -49,17 +50,6 @@ def read_workers(rsmq: RSMQ, timeout: float | None = None) -> tuple[int, list[Wo
     operation = read_entries(rsmq.namespace)
     operation.limit = start_time_limit(timeout)
     return parse_workers(*rsmq.run(operation))
-
-
-def parse_workers(now: int, stored: Mapping[str, bytes]) -> tuple[int, list[WorkerInfo]]:
-    """
-    Return the result of ``read_workers`` from that of the operation.
-
-    An entry that another program has written and that can't be read is left out; the doctor
-    reports it.
-    """
-    entries = (read_worker(now, name, entry) for name, entry in sorted(stored.items()))
-    return now, [each for each in entries if each is not None]
 
 
 def held_by(rsmq: RSMQ, name: str) -> dict[str, list[str]]:

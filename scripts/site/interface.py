@@ -27,6 +27,7 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("Schedules", "StoredSchedule", "ScheduleDefinition"),
     ),
     "Undo": (("rsmq.trash.threads", "rsmq.trash"), ()),
+    "Control of workers": (("rsmq.control.threads", "rsmq.wire.orders"), ()),
     "Webhooks": (
         ("rsmq.push.subscribers", "rsmq.push.pusher"), ("Subscribers", "SubscriberPusher"),
     ),

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from rsmq import QueueNotFound, RSMQError, WorkerReplaced
+from rsmq.control.operations import list_workers
 from rsmq.model import DeadLetterReason
 from rsmq.wire.keys import Namespace
 from rsmq.worker import operations as workers
@@ -21,7 +22,6 @@ from rsmq.worker.operations import (
     Settlement,
     dead_letter_messages,
     list_in_flight,
-    list_workers,
     receive_for_worker,
     record_quarantine_run,
     register_worker,

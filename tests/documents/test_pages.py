@@ -98,6 +98,7 @@ NOT_RUN = {
     (KIT, "sudo useradd --system rsmq"): "needs systemd",
     (KIT, "kubectl create secret generic rsmq \\"): "needs Kubernetes",
     (KIT, '{queue="orders"} | message_id="hoj16c8bvq09CAqDULYi9j5lN4nXtN0J"'): "is for Loki",
+    ("control.md", "rsmq worker shop pause --for 10m"): "tests/workers/processes runs it",
     ("faq.md", REPAIR): "installs packages; tests/packaging runs it",
     ("spark.md", "pip install '.[spark]'"): "installs packages",
     ("spark-recipes.md", "python3 -m venv environment"): "installs packages",

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from rsmq import TEXT
+from rsmq.control.operations import list_workers
 from rsmq.explain.operations import read_message_state, read_queue_state
 from rsmq.search.operations import SearchPosition, read_reasons, search_step
 from rsmq.wire.keys import Namespace
@@ -23,7 +24,6 @@ from rsmq.worker.operations import (
     forget_dead_worker,
     list_finished,
     list_in_flight,
-    list_workers,
     receive_for_worker,
     record_finished,
     record_quarantine_run,

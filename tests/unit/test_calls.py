@@ -12,6 +12,7 @@ import pytest
 from rsmq import AsyncRSMQ, cli
 from rsmq.cli.app.call import Call as Context
 from rsmq.cli.app.program import root
+from rsmq.control.asyncio_ import AsyncWorkers
 from rsmq.schedules.asyncio_ import AsyncSchedules
 from rsmq.trash.asyncio_ import AsyncTrash
 from rsmq.vocabulary.calls import BY_NAME, CALLS, Outcome, User
@@ -33,6 +34,7 @@ METHODS = {
     **find_methods(AsyncRSMQ),
     **find_methods(AsyncSchedules, "schedules."),
     **find_methods(AsyncTrash, "trash."),
+    **find_methods(AsyncWorkers, "workers."),
 }
 
 

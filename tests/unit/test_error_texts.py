@@ -182,6 +182,10 @@ TEXTS = [
         ),
     ),
     (
+        errors.WorkerNotFound("w"),
+        "No worker named 'w' is alive. rsmq workers lists the workers of the namespace",
+    ),
+    (
         errors.WorkerReplaced("k"),
         (
             "Another worker took over this worker's name. This worker sent no heartbeat for some "

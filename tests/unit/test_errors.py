@@ -96,6 +96,7 @@ EXAMPLES = [
         "Another run of this migration has replaced this one, or the target queue was deleted",
     ),
     (errors.WorkerExists("w", "h"), "workerExists", "A worker named 'w' is running"),
+    (errors.WorkerNotFound("w"), "workerNotFound", "No worker named 'w' is alive"),
     (errors.NotEmptyInTime(5, "q: 1 due"), "notEmptyInTime", "The queues are not empty in time"),
     (
         errors.NotReplicated("id", "confirmed by 0 of 1 replicas", 1.0),

@@ -50,11 +50,41 @@ def test_workers_are_listed_with_the_messages_that_they_have_in_flight(server, n
             [shown] = (await http("GET", "/workers")).json["workers"]
             assert (shown["name"], shown["is_alive"]) == ("w1", True)
             assert (await http("GET", "/workers/w%20/held")).status == 422
+            await _give_orders(http, client, id)
         ends.set()
         await asyncio.to_thread(worker.stop)
 
     asyncio.run(test())
     queues.close()
+
+
+async def _give_orders(http, client, id):
+    """Give the worker w1 each order, while it runs a message of q."""
+    assert (await http("GET", "/workers/w1/running")).json == {"calls": []}
+    [call] = (await http("POST", "/workers/w1:running")).json["calls"]
+    assert (call["queue"], call["id"], call["kind"], call["attempt"]) == ("q", id, "thread", 1)
+    assert call["stack"][0]["file"] == __file__
+    assert call["stack"][0]["function"].endswith("wait")
+    assert call["stack"][0]["line"] > 0
+    [call] = (await http("GET", "/workers/w1/running")).json["calls"]
+    assert call["id"] == id
+    assert (await http("POST", "/workers/w1:pause", {"seconds": 60})).status == 204
+    assert (await http("PUT", "/workers/w1/concurrency", {"concurrency": 3})).status == 204
+    await _wait_for(client, lambda worker: worker.paused and worker.slots == 3)
+    assert (await http("GET", "/workers")).json["workers"][0]["paused"] is True
+    assert (await http("POST", "/workers/w1:resume")).status == 204
+    assert (await http("PUT", "/workers/w1/concurrency", {})).status == 204
+    await _wait_for(client, lambda worker: not worker.paused and worker.slots == 8)
+    refused = await http("PUT", "/workers/w1/concurrency", {"concurrency": 0})
+    assert (refused.status, refused.json["code"]) == (422, "invalidValue")
+    unknown = await http("POST", "/workers/none:pause")
+    assert (unknown.status, unknown.json["code"]) == (404, "workerNotFound")
+    assert (await http("POST", "/workers/w1:stop", {"grace": 60})).status == 204
+
+
+async def _wait_for(client, has_followed):
+    while not has_followed((await client.workers.list())[0]):
+        await asyncio.sleep(0.05)
 
 
 def test_the_doctor_finds_faults_and_changes_nothing(server, ns):

@@ -252,3 +252,67 @@ def test_the_page_of_a_queue_says_why_it_is_not_drained_and_what_is_not_recorded
         assert "No fault was found." in examined
 
     run(test)
+
+
+async def _live(queues, name, *, running=None, **facts):
+    """Store a worker that lives, and what it has reported."""
+    info = {"since_ms": 1, "host": "h", "pid": 7, "slots": 8, "queues": {"q": 1}, **facts}
+    entry = f"{int((time.time() + 600) * 1000)}:token:{json.dumps(info)}"
+    await queues.run(plain_command("HSET", queues.namespace.workers, name, entry))
+    fields = {"": "token", **({":running": json.dumps(running)} if running else {})}
+    for field, value in fields.items():
+        await queues.run(plain_command("HSET", queues.namespace.held(name), field, value))
+
+
+async def _orders_of(queues, name):
+    stored = await queues.run(plain_command("HGET", queues.namespace.held(name), ":orders"))
+    orders = json.loads(stored.partition(b":")[2])
+    return {order: value["value"] for order, value in orders.items()}
+
+
+def test_a_worker_is_given_orders_on_its_page(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await _live(queues, "w1")
+        http.prefix, http.headers = "", {"accept": "text/html"}
+        page = (await http("GET", "/workers/w1")).content.decode()
+        for text in ("Show what it runs", "Pause", "Concurrency", "Stop"):
+            assert text in page
+        assert "Resume" not in page
+        confirm = _text((await http("GET", "/actions/worker-concurrency?worker=w1")).content)
+        assert "It runs at most 8 calls at once now." in confirm
+        assert "A supervisor starts the process again" in _text(
+            (await http("GET", "/actions/stop-worker?worker=w1")).content
+        )
+
+        async def act(action, **fields):
+            body = urlencode({"worker": "w1", **fields}).encode()
+            done = await http("POST", f"/actions/{action}", body=body, headers=_FORM)
+            assert (done.status, done.headers["location"]) == (303, "/workers/w1")
+
+        await act("pause-worker")
+        await act("worker-concurrency", concurrency="4")
+        assert await _orders_of(queues, "w1") == {"pause": "", "concurrency": "4"}
+        await act("resume-worker")
+        await act("worker-concurrency", concurrency="")
+        await act("stop-worker")
+        assert await _orders_of(queues, "w1") == {"stop": ""}
+        await _live(queues, "w1", paused=True)
+        page = (await http("GET", "/workers/w1")).content.decode()
+        assert '<span class="mark warn">paused</span>' in page
+        assert "Resume" in page
+
+    run(test)
+
+
+def test_what_a_worker_runs_is_shown_for_a_minute_after_it_was_asked(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        stack = [["/app/<b>.py", 3, "handle"], ["/lib/time.py", 12, "sleep"]]
+        await _live(queues, "w1", running=[["q", "a" * 32, 3, 2, 61.5, "thread", stack]])
+        page = _text((await open_pages(http)("GET", "/workers/w1")).content)
+        assert "/lib/time.py:12" in page
+        assert "/app/&lt;b&gt;.py:3, handle" in page
+        assert "and 2 more q 2 61 thread" in page
+
+    run(test)

@@ -21,6 +21,7 @@ from rsmq.errors import (
     SubscriberExists,
     TooManyHungCalls,
     WorkerExists,
+    WorkerNotFound,
 )
 from rsmq.errors.hints import Words
 from rsmq.errors.printable import escape_unprintable
@@ -122,6 +123,7 @@ _EXITS: dict[type[Exception], Exit] = {
     SourceNotFound: Exit.QUEUE,
     SubscriberExists: Exit.QUEUE,
     WorkerExists: Exit.NAME_TAKEN,
+    WorkerNotFound: Exit.NOT_ALL,
     TooManyHungCalls: Exit.UNHEALTHY,
     ExecutorEnded: Exit.EXECUTOR_ENDED,
     ExecutorStalled: Exit.EXECUTOR_STALLED,

@@ -16,12 +16,16 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, options
+from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.program import run
 from rsmq.cli.commands.metrics_server import metrics_options
 
 #: The word that stands for MODULE:NAME when workers are checked.
 _CHECK = "check"
+#: The words behind the name of a worker that runs.
+_ORDERS = ("pause", "resume", "concurrency", "running", "stop")
 _MAX_PROCESSES = 1000
+_MAX_CONCURRENCY = 10_000
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMG])?B?", re.IGNORECASE)
 _UNIT_BYTES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
@@ -39,10 +43,13 @@ def _memory_size(text: str) -> int:
     "rsmq worker myapp:worker --processes 4 --name shop",
     "rsmq worker myapp:worker --ns '{shop.0}' --ns '{shop.1}'",
     "rsmq worker check shop",
+    "rsmq worker shop running",
+    "rsmq worker shop concurrency 4 --for 1h",
     "rsmq worker --list",
 )
 @click.argument("app", required=False, metavar="[MODULE:NAME]")
 @click.argument("checked", required=False, metavar="[NAME]")
+@click.argument("number", required=False, metavar="[N]", type=click.IntRange(1, _MAX_CONCURRENCY))
 @options(
     """
     --name NAME  The name of this worker. The next worker with this name takes over its messages. By
@@ -79,6 +86,7 @@ def _memory_size(text: str) -> int:
     --list  Show the workers of the namespace.
     --pause QUEUE  Stop all workers from receiving from a queue.
     --resume QUEUE  Let workers receive from a paused queue again.
+    --for, seconds DURATION=86400  When a pause or a concurrency of an order ends by itself.
     """)
 def worker(call: Call, /, **options: Any) -> int:
     """
@@ -93,23 +101,25 @@ def worker(call: Call, /, **options: Any) -> int:
     check in place of MODULE:NAME ends with exit code 0 if the worker NAME, or all processes of
     NAME, are alive, else with 1. Without NAME, a worker of this host must be alive. --list, --pause
     and --resume run no worker either.
+
+    Orders are given to a worker that runs, by its name, or to all its processes: NAME pause, NAME
+    resume, NAME concurrency N (its own again without N), NAME stop, and NAME running, which shows
+    what each slot runs, for how long, and the lines where threads and tasks are. A worker follows
+    within about a second. Its next run has no orders; a supervisor starts a stopped process again.
     """
     args = SimpleNamespace(**options)
     if args.app is None and not (args.list or args.pause or args.resume):
         raise click.UsageError("Missing argument 'MODULE:NAME'.")
+    if args.checked in _ORDERS and args.app != _CHECK:
+        from rsmq.cli.commands.worker_control import order_workers  # noqa: PLC0415 - takes time
+
+        order_workers(call, args.app, args.checked, args)
+        return Exit.DONE
+    if args.number is not None:
+        raise click.UsageError(f"Got unexpected extra argument ({args.number})")
     if args.checked is not None and args.app != _CHECK:
         raise click.UsageError(f"Got unexpected extra argument ({args.checked})")
-    number = len(call.namespaces)
-    args.has_supervisor = args.processes is not None or args.reload or number > 1
-    if args.processes is not None and args.processes < number:
-        raise click.UsageError(
-            f"--processes {args.processes} is fewer than the {number} namespaces, each of which "
-            "needs a process of its own. Without --processes each has one."
-        )
-    if not (args.has_supervisor or args.supervised is not None):
-        for option in ("max_jobs_per_child", "max_memory_per_child"):
-            if options[option] is not None:
-                raise click.UsageError(f"--{option.replace('_', '-')} needs --processes.")
+    _check_supervision(call, args)
     if args.log_format == "json":
         call.options["json"] = True
     if args.app == _CHECK:
@@ -119,6 +129,21 @@ def worker(call: Call, /, **options: Any) -> int:
     from rsmq.cli.commands.worker_program import run_worker  # noqa: PLC0415 - as above
 
     return run_worker(call, args)
+
+
+def _check_supervision(call: Call, args: SimpleNamespace) -> None:
+    """Set whether there is a supervisor, and refuse options that need one, or others."""
+    number = len(call.namespaces)
+    args.has_supervisor = args.processes is not None or args.reload or number > 1
+    if args.processes is not None and args.processes < number:
+        raise click.UsageError(
+            f"--processes {args.processes} is fewer than the {number} namespaces, each of which "
+            "needs a process of its own. Without --processes each has one."
+        )
+    if not (args.has_supervisor or args.supervised is not None):
+        for option in ("max_jobs_per_child", "max_memory_per_child"):
+            if getattr(args, option) is not None:
+                raise click.UsageError(f"--{option.replace('_', '-')} needs --processes.")
 
 
 @command("workers", "rsmq workers", "rsmq workers --json")

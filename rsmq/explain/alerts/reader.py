@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from redis.exceptions import ResponseError
 
 from rsmq.aio import AsyncRSMQ
+from rsmq.control.operations import list_workers, parse_workers
 from rsmq.explain.alerts.crashes import find_repeated_deaths
 from rsmq.explain.alerts.facts import AlertFacts, HeldMessages, RemovedMessage
 from rsmq.explain.alerts.rules import may_need_activity
@@ -27,8 +28,6 @@ from rsmq.webhooks.operations import list_push_targets
 from rsmq.webhooks.shared_breaker import parse_targets
 from rsmq.wire.stored import parse_integer
 from rsmq.wire.workers import WorkerInfo
-from rsmq.worker.operations import list_workers
-from rsmq.worker.registry import parse_workers
 
 #: The queues that wait the longest, which are looked at closely.
 _MAX_QUEUES = 300

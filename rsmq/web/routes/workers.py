@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from rsmq.control.asyncio_ import MAX_CONCURRENCY
+from rsmq.control.operations import list_workers, parse_workers, read_running
+from rsmq.errors import WorkerNotFound
 from rsmq.explain.held import HeldMessage, read_held
-from rsmq.web.fields import Field, Refused, Shape
+from rsmq.web.fields import SECONDS, Field, Refused, Shape, between
 from rsmq.web.routes.forms import may, read_receipts, show_fields
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+from rsmq.wire.orders import RunningCall
 from rsmq.wire.workers import WorkerInfo
-from rsmq.worker.operations import list_workers
-from rsmq.worker.registry import parse_workers
 
 _RELEASED_AT_ONCE = 1000
 
@@ -62,6 +64,61 @@ async def _release_held(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"released": released})
 
 
+async def _allow(call: ApiCall) -> str:
+    """
+    Return the name of the worker of the path, to which the caller gives an order.
+
+    Raises:
+        Refused: there is no such worker, or the caller may not manage one of its queues.
+    """
+    name = call.names["worker"]
+    worker = await _find_worker(call)
+    if worker is None or not worker.alive:
+        raise WorkerNotFound(name)
+    for queue in worker.queues:
+        call.allow(Scope.MANAGE, queue)
+    return name
+
+
+async def _pause(call: ApiCall) -> ApiAnswer:
+    await call.queues.workers.pause(await _allow(call), **call.values)
+    return _DONE
+
+
+async def _resume(call: ApiCall) -> ApiAnswer:
+    await call.queues.workers.resume(await _allow(call))
+    return _DONE
+
+
+async def _set_concurrency(call: ApiCall) -> ApiAnswer:
+    values = {"concurrency": None, **call.values}
+    await call.queues.workers.set_concurrency(await _allow(call), **values)
+    return _DONE
+
+
+async def _stop(call: ApiCall) -> ApiAnswer:
+    await call.queues.workers.stop(await _allow(call), **call.values)
+    return _DONE
+
+
+async def _ask(call: ApiCall) -> ApiAnswer:
+    return _show_calls(call, await call.queues.workers.running(await _allow(call)))
+
+
+async def _read_report(call: ApiCall) -> ApiAnswer:
+    running = await call.queues.run(read_running(call.queues.namespace, call.names["worker"]))
+    return _show_calls(call, running or ())
+
+
+def _show_calls(call: ApiCall, running: tuple[RunningCall, ...]) -> ApiAnswer:
+    shown = [
+        {**show_fields(each), "stack": [line._asdict() for line in each.stack]}
+        for each in running
+        if may(call, Scope.PEEK, each.queue)
+    ]
+    return ApiAnswer({"calls": shown})
+
+
 async def _read_held(call: ApiCall) -> list[HeldMessage]:
     """Return what is recorded as in flight with the worker of the path."""
     name = call.names["worker"]
@@ -83,12 +140,62 @@ async def _read_workers(call: ApiCall) -> list[WorkerInfo]:
     return parse_workers(*await call.queues.run(list_workers(call.queues.namespace)))[1]
 
 
+_DONE = ApiAnswer(status=204)
+_STORED = {204: "the order is stored; the worker follows within about a second"}
+_FOR = Field(
+    "seconds", Shape.NUMBER, "After how many it ends by itself; a day by default.", rule=SECONDS
+)
+_CALLS = (
+    Field(
+        "calls", Shape.OBJECTS, "At most 200, the longest first: queue, id, messages (more than "
+        "one of a batch), attempt, seconds, kind (thread, task or process) and stack: the last "
+        "lines of threads and tasks, each with file, line and function. For a minute after it was "
+        "asked, a worker reports each second; else there are none.",
+    ),
+)  # fmt: skip
+
 ROUTES = (
     Route(
         "GET", "/workers", Scope.STATS, "List the workers, with what they have in flight.",
         _list_workers, result=(Field("workers", Shape.OBJECTS, "Those that are alive, and those "
         "that died within a day, each as of its last sign of life; deaths are Unix ms of the last "
-        "signs of life of those of its name that died before it."),),
+        "signs of life of those of its name that died before it."),), calls=("workers.list",),
+    ),
+    Route(
+        "POST", "/workers/{worker}:pause", Scope.MANAGE, "Let a worker receive nothing.", _pause,
+        ("workers.pause",), body=(_FOR,), answers=_STORED,
+    ),
+    Route(
+        "POST", "/workers/{worker}:resume", Scope.MANAGE, "Let a paused worker receive again.",
+        _resume, ("workers.resume",), answers=_STORED,
+    ),
+    Route(
+        "PUT", "/workers/{worker}/concurrency", Scope.MANAGE,
+        "Change how many calls a worker runs at once.", _set_concurrency,
+        ("workers.set_concurrency",), answers=_STORED,
+        body=(
+            Field(
+                "concurrency", Shape.WHOLE, "The number; its own again without it.",
+                rule=between(1, MAX_CONCURRENCY),
+            ),
+            _FOR,
+        ),
+    ),
+    Route(
+        "POST", "/workers/{worker}:stop", Scope.MANAGE,
+        "Stop a worker gracefully, as SIGTERM does.", _stop, ("workers.stop",), answers=_STORED,
+        body=(Field("grace", Shape.NUMBER, "Seconds that its calls have to end; its own by "
+                    "default.", rule=SECONDS),),
+    ),
+    Route(
+        "POST", "/workers/{worker}:running", Scope.MANAGE,
+        "Ask a worker what it runs, and wait for its report.", _ask, ("workers.running",),
+        result=_CALLS,
+    ),
+    Route(
+        "GET", "/workers/{worker}/running", Scope.PEEK,
+        "Read the last report of a worker that was asked what it runs.", _read_report,
+        result=_CALLS,
     ),
     Route(
         "GET", "/workers/{worker}/held", Scope.STATS,

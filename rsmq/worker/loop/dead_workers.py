@@ -14,7 +14,8 @@ from typing import NamedTuple
 from redis.exceptions import ResponseError
 
 from rsmq._sync.client import RSMQ
-from rsmq.worker.operations import forget_dead_worker, list_workers
+from rsmq.control.operations import list_workers
+from rsmq.worker.operations import forget_dead_worker
 
 #: Seconds between two looks at the registered workers.
 INTERVAL_SECONDS = 60.0

@@ -27,6 +27,7 @@ from rsmq.errors.printable import format_count
 from rsmq.guarded_log import get_logger
 from rsmq.schedules.scheduler import SchedulerThread
 from rsmq.transport.signals import Flag
+from rsmq.wire.orders import NO_ORDERS, Orders, encode_report
 from rsmq.wire.workers import TTL
 from rsmq.worker.children.child_process import KILL_SECONDS
 from rsmq.worker.connection import WorkerConnection
@@ -42,6 +43,7 @@ from rsmq.worker.registry import HEARTBEAT_SECONDS
 from rsmq.worker.run.executor import Executor
 from rsmq.worker.run.quarantine import Quarantine
 from rsmq.worker.run.run_queue import TARGET_START_SECONDS, make_run_queue
+from rsmq.worker.run.stacks import report_calls
 from rsmq.worker.settle.settler import Settler
 from rsmq.worker.state.arrivals import Arrivals
 from rsmq.worker.state.calls import Job
@@ -136,7 +138,7 @@ class WorkerLoop:
         self._name = connection.name
         self._lanes = lanes
         self._hooks = hooks
-        self._slots = slots
+        self._slots = self._own_slots = slots
         self._facts = settings.facts
         self._worker = worker
         self._grace = settings.grace
@@ -169,6 +171,7 @@ class WorkerLoop:
                 part.renew_soon, part.stopping = self._renew_soon, self.stopping
             lane.is_active = lane.listener.declared_queue not in settings.inactive
         self._inactive = settings.inactive
+        self._orders = NO_ORDERS
         self._has_switches = False
         self._is_asleep = False
         self._jobs_before_wake_up = 1
@@ -235,7 +238,9 @@ class WorkerLoop:
     def _apply_switches(self) -> None:
         self._has_switches = False
         for lane in self._lanes:
-            is_active = lane.listener.declared_queue not in self._inactive
+            is_active = (
+                not self._orders.is_paused and lane.listener.declared_queue not in self._inactive
+            )
             if lane.is_active != is_active:
                 self._switch(lane, is_active=is_active)
 
@@ -407,8 +412,11 @@ class WorkerLoop:
 
     def _send_heartbeat(self) -> bool:
         sent_at = time.monotonic()
-        self._connection.send_heartbeat(self.info())
+        report = encode_report(report_calls(self.run_queue)) if self._orders.is_watched else b""
+        orders = self._connection.send_heartbeat(self.info(), report)
         self._heartbeat_at = sent_at
+        if orders != self._orders:
+            self._follow(orders)
         self._dead_workers.forget(sent_at)
         if self._has_fixed_name:
             with self.run_queue.lock:
@@ -416,6 +424,27 @@ class WorkerLoop:
                 for executor in self._executors.values():
                     executor.wake(0)
         return True
+
+    def _follow(self, orders: Orders) -> None:
+        """Follow the orders of operators, or what is left of them."""
+        before, self._orders = self._orders, orders
+        if orders.is_paused != before.is_paused:
+            _log.info("worker %s is %s", self._name, "paused" if orders.is_paused else "resumed")
+            self._apply_switches()
+        if orders.concurrency != before.concurrency:
+            self._resize(orders.concurrency or self._own_slots)
+        if orders.is_to_stop and not before.is_to_stop:
+            _log.info("worker %s stops, as it was ordered to", self._name)
+            self.stop(self._grace if orders.grace is None else orders.grace)
+        self._next_heartbeat_at = 0.0  # it reports, and shows what has changed
+
+    def _resize(self, slots: int) -> None:
+        with self.run_queue.lock:
+            self._slots = self._prefetcher.slots = self.run_queue.resize(slots)
+            for executor in self._executors.values():
+                executor.max_calls = self._slots
+                executor.wake(0)
+        _log.info("worker %s has concurrency %d", self._name, self._slots)
 
     def info(self) -> dict[str, Any]:
         """Return the worker's description of itself, for its sign of life."""
@@ -430,6 +459,7 @@ class WorkerLoop:
             "failed": self.numbers.failed,
             "slots": self._slots,
             "running": self.run_queue.running_count,
+            **({"paused": True} if self._orders.is_paused else {}),
         }
 
     # Receiving.

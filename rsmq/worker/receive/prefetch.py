@@ -89,7 +89,7 @@ class Prefetcher:
         self._lanes = lanes
         self._turns = Turns(lanes, slots)
         self._filling_lanes = [lane for lane in lanes if lane.fill_seconds is not None]
-        self._slots = slots
+        self.slots = slots
         self._run_queue = run_queue
         self._settler = settler
         self._hooks = hooks
@@ -259,7 +259,7 @@ class Prefetcher:
         with self._run_queue.lock:
             if self._run_queue.is_exclusive:
                 return None
-            free = self._slots - self._run_queue.running_count
+            free = self.slots - self._run_queue.running_count
             ready = self._run_queue.count_ready_by_priority()
         planned, slots = plan_requests(
             lanes, free, ready, now, self._run_queue.shares, is_strict=self._run_queue.is_strict

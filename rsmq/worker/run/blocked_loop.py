@@ -10,11 +10,11 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from types import FrameType, TracebackType
+from types import TracebackType
 
 from rsmq.worker.listener import DEFAULT_MAX_BLOCKING_SECONDS
 from rsmq.worker.run.executor import Stall
-from rsmq.worker.run.invoke import Invoker
+from rsmq.worker.run.stacks import find_call
 from rsmq.worker.state.calls import Job
 from rsmq.worker.state.lane import Lane
 
@@ -118,15 +118,7 @@ def _place(trace: TracebackType | None) -> str:
 
 def _find_call(thread_id: int | None) -> tuple[Job | None, TracebackType | None]:
     """Return the call of a handler that a thread runs, and where it is."""
-    frame: FrameType | None = sys._current_frames().get(thread_id or 0)  # noqa: SLF001 - documented
-    frames: list[FrameType] = []
-    job: Job | None = None
-    while frame is not None and job is None:
-        if frame.f_code is Invoker._call_async.__code__:  # noqa: SLF001 - its calls are ours
-            job = frame.f_locals.get("job")
-        else:
-            frames.append(frame)
-        frame = frame.f_back
+    job, frames = find_call(sys._current_frames().get(thread_id or 0))  # noqa: SLF001 - documented
     trace: TracebackType | None = None
     for each in frames[:_MAX_FRAMES]:
         trace = TracebackType(trace, each, each.f_lasti, each.f_lineno or 0)

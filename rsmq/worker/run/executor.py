@@ -62,6 +62,7 @@ class Executor(Protocol):
 
     Attributes:
         hung_count: number of threads or tasks that still run abandoned calls.
+        max_calls: maximum number of concurrent calls. The loop changes it.
         end: its end, if the worker has not asked for it; None while it runs calls. The executor
             sets it, the loop reads it and takes its jobs.
         stall: why it starts no calls at the moment; None if it does. ``check`` sets it in the
@@ -69,6 +70,7 @@ class Executor(Protocol):
     """
 
     hung_count: int
+    max_calls: int
     end: ExecutorEnd | None
     stall: Stall | None
 

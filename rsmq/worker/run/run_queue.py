@@ -191,6 +191,25 @@ class RunQueue:
         if self.quarantined_job is job:
             self.quarantined_job = None
 
+    def resize(self, slots: int) -> int:
+        """
+        Change the number of slots; the lock is held. Calls that run are not affected.
+
+        Returns:
+            The number: more if so many slots are reserved.
+        """
+        lanes = self._main_lanes
+        needed = sum(lane.reserved for lane in lanes) + any(not lane.reserved for lane in lanes)
+        self._slots = max(slots, needed)
+        for lane in lanes:
+            for part in lane.parts:
+                part.limit = part.limit_now = min(
+                    lane.listener.concurrency or self._slots, self._slots
+                )
+        if self._has_reservations:
+            self._update_limits()
+        return self._slots
+
     def _update_limits(self) -> None:
         lanes = self._main_lanes
         uses = [SlotUse(len(lane.calls), lane.reserved, lane.limit) for lane in lanes]

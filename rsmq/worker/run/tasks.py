@@ -60,7 +60,7 @@ class EventLoopTasks:
         self._run_queue = run_queue
         self._invoker = invoker
         self._report_idle = report_idle
-        self._max_tasks = max_tasks
+        self.max_calls = max_tasks
         self._sleeping: list[asyncio.Future[None]] = []
         self._alive: set[asyncio.Task[None]] = set()
         self._wake_count = 0
@@ -179,7 +179,7 @@ class EventLoopTasks:
                 sleeping.set_result(None)
                 wanted -= 1
         loop = asyncio.get_running_loop()
-        for _ in range(min(wanted, self._max_tasks - len(self._alive) + self.hung_count)):
+        for _ in range(min(wanted, self.max_calls - len(self._alive) + self.hung_count)):
             task = loop.create_task(self._run())
             self._alive.add(task)
             task.add_done_callback(self._alive.discard)

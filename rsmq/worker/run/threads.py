@@ -54,7 +54,7 @@ class Threads:
         self._run_queue = run_queue
         self._invoker = invoker
         self._report_idle = report_idle
-        self._max_threads = max_threads
+        self.max_calls = max_threads
         self._work = threading.Condition(run_queue.lock)
         self._idle_count = 0
         self._alive_count = 0
@@ -74,7 +74,7 @@ class Threads:
         asleep = min(wanted, self._idle_count)
         if asleep:
             self._work.notify(asleep)
-        for _ in range(min(wanted - asleep, self._max_threads - self._alive_count)):
+        for _ in range(min(wanted - asleep, self.max_calls - self._alive_count)):
             if not self._start_thread():
                 return
 

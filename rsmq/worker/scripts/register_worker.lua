@@ -37,6 +37,7 @@ for at = 1, #stored, 2 do -- remove workers that died longer ago than their life
 end
 redis.call('HSET', workers, name, digits(now + ttl) .. ':' .. token .. ':' .. info)
 redis.call('HSET', in_flight, '', token)
+redis.call('HDEL', in_flight, ':orders', ':running') -- they belong to the run before
 keep_for(workers, lifetime)
 keep_for(in_flight, lifetime)
 return expires and holder ~= token and {0, holder, holder_info, digits(expires)}

@@ -17,6 +17,7 @@ if not has_name(in_flight, token) then
   return redis.error_reply('WORKERREPLACED ' .. in_flight)
 end
 redis.call('HDEL', workers, name)
+redis.call('HDEL', in_flight, ':orders', ':running')
 local left = redis.call('HLEN', in_flight) - 1
 if left == 0 then
   redis.call('UNLINK', in_flight)

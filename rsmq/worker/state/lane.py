@@ -59,7 +59,7 @@ class Lane:
         keys: the keys of its queue. A setting.
         vt: its visibility timeout, seconds. A setting.
         codec: decodes bodies. A setting.
-        limit: maximum number of concurrent calls. A setting.
+        limit: maximum number of concurrent calls. A setting, which ``RunQueue.resize`` changes.
         reserved: how many slots are kept for its calls, at most ``limit``. A setting.
         limit_now: maximum number of concurrent calls at this moment: fewer than ``limit`` while the
             slots that others have not reserved are in use. Written by ``RunQueue``.

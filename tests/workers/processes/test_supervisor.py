@@ -19,6 +19,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from rsmq import RSMQ
 from rsmq.cli import run_worker
 from rsmq.worker import list_workers
 from rsmq.worker.children.channel import Channel
@@ -561,3 +562,30 @@ def test_probes_and_check(supervisor, server, ns, capsys):
 def test_wrong_arguments_are_refused(capsys, arguments, part):
     assert run_worker(["app:worker", *map(str, arguments)]) == 2
     assert part in capsys.readouterr().err
+
+
+def test_orders_reach_all_processes_of_a_name(supervisor, server, ns, capsys):
+    supervisor.start("--name", "w", "--processes", 2)
+    supervisor.wait_for(2)
+    queues = RSMQ.from_url(server.url, ns=ns)
+
+    def order(*words):
+        code = run_worker([*map(str, words), "--url", server.url, "--ns", ns])
+        return code, capsys.readouterr().out
+
+    assert order("w", "pause", "--for", "1h") == (0, "w-0 pauses\nw-1 pauses\n")
+    wait_until(lambda: all(each.paused for each in queues.workers.list()))
+    assert order("w-1", "resume") == (0, "w-1 resumes\n")
+    wait_until(lambda: [each.paused for each in queues.workers.list()] == [True, False])
+    assert order("w-1", "concurrency", 3)[1] == "w-1 has concurrency 3\n"
+    wait_until(lambda: queues.workers.list()[1].slots == 3)
+    assert order("w-1", "concurrency")[1] == "w-1 has its own concurrency\n"
+    code, out = order("w", "running", "--json")
+    assert (code, json.loads(out)) == (0, [])
+    before = {each.name: each.pid for each in queues.workers.list()}
+    assert order("w-0", "stop", "--grace", "1") == (0, "w-0 stops\n")
+    wait_until(lambda: [  # the supervisor has started it again, without its orders
+        (each.pid == before[each.name], each.paused) for each in queues.workers.list()
+    ] == [(False, False), (True, False)])  # fmt: skip
+    assert order("none", "pause")[0] == 1
+    queues.close()

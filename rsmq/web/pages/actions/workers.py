@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rsmq.web.fields import Refused
-from rsmq.web.pages.actions.form import Done, Effect, Fields, PageAction, one
+from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
 from rsmq.web.pages.formats import plural, show_name, show_time, were_made_visible
 from rsmq.web.pages.held import hidden_of, suspect_of
+from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 
 #: The name is typed for more messages than these.
@@ -52,10 +53,56 @@ def _released(fields: Fields, answer: Mapping[str, Any]) -> Done:
     return Done(text + taken)
 
 
+def _back(links: Links, fields: Fields) -> str:
+    return links.worker(_worker(fields))
+
+
+async def _effect_of_concurrency(call: PageCall, fields: Fields) -> Effect:
+    workers = (await call.read("/workers"))["workers"]
+    slots = next((each["slots"] for each in workers if each["name"] == _worker(fields)), 0)
+    return Effect(
+        f"It runs at most {plural(slots, 'call')} at once now. Calls that run end as usual. "
+        "It is its own number again after a day, at its next start, or without a number here."
+    )
+
+
+async def _effect_of_stop(call: PageCall, fields: Fields) -> Effect:  # noqa: ARG001 - as others
+    return Effect(
+        f"{show_name(_worker(fields))} stops as by SIGTERM: calls have its grace period to end. A "
+        "supervisor starts the process again; then this is a restart."
+    )
+
+
 ACTIONS = (
+    PageAction(
+        "pause-worker", "POST", "/workers/{worker}:pause", "Pause {worker}", "Pause",
+        "{worker} is paused for a day, or until it is resumed or started again.", _back,
+        command="worker {worker} pause",
+    ),
+    PageAction(
+        "resume-worker", "POST", "/workers/{worker}:resume", "Resume {worker}", "Resume",
+        "{worker} is resumed, within about a second.", _back, command="worker {worker} resume",
+    ),
+    PageAction(
+        "worker-concurrency", "PUT", "/workers/{worker}/concurrency",
+        "Change the concurrency of {worker}", "Change it",
+        "{worker} changes its concurrency within about a second.", _back, _effect_of_concurrency,
+        lambda f: ["worker", _worker(f), "concurrency", *f.get("concurrency", ())],
+        (Input("concurrency", "Calls at once", "number"),),
+    ),
+    PageAction(
+        "stop-worker", "POST", "/workers/{worker}:stop", "Stop {worker}", "Stop",
+        "{worker} stops: its calls have its grace period to end.", _back, _effect_of_stop,
+        "worker {worker} stop",
+    ),
+    PageAction(
+        "ask-worker", "POST", "/workers/{worker}:running", "What {worker} runs", "Show it",
+        "{worker} reports what it runs each second, for a minute.", _back,
+        command="worker {worker} running",
+    ),
     PageAction(
         "release-held", "POST", "/workers/{worker}:release",
         "Release the messages of {worker}", "Release", _released,
-        lambda links, f: links.worker(_worker(f)), _effect_of_release,
+        _back, _effect_of_release,
     ),
 )  # fmt: skip

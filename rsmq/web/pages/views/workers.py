@@ -57,7 +57,7 @@ def _row(worker: Mapping[str, Any]) -> dict[str, Any]:
 
 async def _show_one(call: PageCall) -> Mapping[str, Any]:
     """
-    Return the values: two commands, and one for each queue with messages of the worker; of a dead
+    Return the values: three commands, and one for each queue with messages of the worker; of a dead
     one, one more for each of the first five.
 
     Messages that are visible again are not in flight, so they are not listed.
@@ -84,6 +84,8 @@ async def _show_one(call: PageCall) -> Mapping[str, Any]:
         "longer": [] if worker["is_alive"] else await _say_longer(call, hidden, worker["seen_ms"]),
         "suspect": None if worker["is_alive"] else suspect_of(hidden),
         "figures": _figures(worker, len(hidden)),
+        "running": await _read_running(call, name) if worker["is_alive"] else [],
+        "may_order": all(call.may(Scope.MANAGE, each) for each in worker["in_flight"]),
         "held": hidden[:_MAX_LISTED],
         "rest": max(len(hidden) - _MAX_LISTED, 0),
         "died_with": len(held),
@@ -93,6 +95,14 @@ async def _show_one(call: PageCall) -> Mapping[str, Any]:
             not each["is_hidden"] and each["visible_at_ms"] is not None for each in held
         ),
     }
+
+
+async def _read_running(call: PageCall, name: str) -> list[Any]:
+    """Return the calls of the last report of a worker, if it was asked a short time ago."""
+    if not call.may(Scope.PEEK, None):
+        return []
+    report: list[Any] = (await call.read("/workers/{worker}/running", {"worker": name}))["calls"]
+    return report
 
 
 async def _say_longer(call: PageCall, hidden: list[Any], seen_ms: int) -> list[str]:

@@ -1,5 +1,6 @@
 -- The messages that a worker has in flight: a hash of message ids, each with receive count and queue as
--- 'count:queue', and under '' the token of the worker that has the name now.
+-- 'count:queue', under '' the token of the worker that has the name now, and under ':orders' and ':running' the orders
+-- to it and its report, as in order_worker.lua.
 -- @include digits.lua
 -- @include local_keys.lua
 -- @include variadic.lua

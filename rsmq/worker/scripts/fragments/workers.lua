@@ -8,9 +8,9 @@ local function registered_worker(workers, name)
 end
 
 -- Whether the caller has the name. If the key is lost, as with the server's data, no worker has the name:
--- then the caller gets it.
-local function has_name(in_flight, token)
-  local holder = redis.call('HGET', in_flight, '')
+-- then the caller gets it. `holder` is the token if the caller has read it.
+local function has_name(in_flight, token, holder)
+  holder = holder or redis.call('HGET', in_flight, '')
   if not holder then
     redis.call('HDEL', in_flight, ':') -- no message has this id: when memory is full, it allows the next
     redis.call('HSET', in_flight, '', token)
