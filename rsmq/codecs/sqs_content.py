@@ -24,7 +24,7 @@ _HEAD, _BETWEEN = '{"headers":', ',"body":'
 MAX_ATTRIBUTES = 10
 ATTRIBUTE_NAME = re.compile(r"(?!\.)(?!aws\.|amazon\.)[a-z0-9_.-]{1,256}(?<!\.)", re.IGNORECASE)
 ATTRIBUTE_TYPE = re.compile(r"(String|Number|Binary)(\.[^.].*)?", re.DOTALL)
-#: What XML can't have at all.
+#: The characters that XML can't have.
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _DECODER = json.JSONDecoder()
 
@@ -122,6 +122,32 @@ def decode(raw: bytes) -> SqsContent:
     headers, body = envelope
     text = body if isinstance(body, str) else _written_body(raw, body)
     return _content_of(text, headers)
+
+
+def decode_whole(raw: bytes) -> SqsContent:
+    """
+    Return the content of a stored body, with all that is in it.
+
+    If the headers of an envelope can't all be attributes, the envelope itself is the body.
+
+    Raises:
+        ValueError: SQS can't carry it: it is empty, is not UTF-8, or has other characters.
+    """
+    text = raw.decode()
+    if not text or not has_only_xml_characters(text):
+        raise ValueError
+    content, envelope = decode(raw), split_envelope(raw)
+    if envelope is not None:
+        headers, body = envelope
+        values = (body if isinstance(body, str) else "", *headers.values())
+        names = headers.keys() - {_META}
+        if (
+            not content.body
+            or content.attributes.keys() != names
+            or not all(map(has_only_xml_characters, values))
+        ):
+            return SqsContent(text)
+    return content
 
 
 def _written_body(raw: bytes, body: Any) -> str:

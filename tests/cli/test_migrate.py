@@ -188,7 +188,7 @@ def test_bridge_from_a_queue_to_a_list(processes, raw, rsmq, ns):
         (
             "q",
             "p",
-            "'p' is nothing that messages can go to from a queue. These are list:KEY, rfq:TOPIC ",
+            "'p' is nothing that messages can go to from a queue. These are list:KEY, rfq:TOPIC, ",
         ),
         ("q", "rqueue:p", "'rqueue:p' is nothing that messages can go to from a queue. "),
         (
