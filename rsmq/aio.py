@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     from rsmq.codecs.formats import TextCodec
     from rsmq.control.asyncio_ import AsyncWorkers
+    from rsmq.flows.asyncio_ import AsyncFlowHandle
     from rsmq.history.records import History
     from rsmq.jobs.asyncio_ import AsyncJobHandle
     from rsmq.jobs.status import JobState, JobStatus
@@ -532,6 +533,22 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         from rsmq.jobs.asyncio_ import AsyncJobHandle  # noqa: PLC0415 - few programs use it
 
         return AsyncJobHandle(self, qname, id)
+
+    def flow(self, id: str) -> AsyncFlowHandle:
+        """
+        Return a handle on a flow of tasks that was sent: its status, its nodes and its result.
+
+        Nothing is read. Results are values of JSON.
+
+        Args:
+            id: the ``id`` of the handle that ``send`` of the flow has returned.
+
+        Raises:
+            InvalidFormat: the id is not one of a flow.
+        """
+        from rsmq.flows.asyncio_ import AsyncFlowHandle  # noqa: PLC0415 - few programs use it
+
+        return AsyncFlowHandle(self, id)
 
     async def jobs(
         self,

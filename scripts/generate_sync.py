@@ -25,6 +25,7 @@ _RUFF = str(Path(sys.executable).with_name("ruff"))
 NAMES = {
     "AsyncCaller": "Caller",
     "AsyncConsumer": "Consumer",
+    "AsyncFlowHandle": "FlowHandle",
     "AsyncJobHandle": "JobHandle",
     "AsyncPartitions": "Partitions",
     "AsyncProcessing": "Processing",
@@ -55,6 +56,7 @@ SOURCES = {
     "rsmq.aio": "rsmq._sync.client",
     "rsmq.consuming": "rsmq._sync.consuming",
     "rsmq.partitions": "rsmq._sync.partitions",
+    "rsmq.flows.asyncio_": "rsmq.flows.threads",
     "rsmq.jobs.asyncio_": "rsmq.jobs.threads",
     "rsmq.schedules.asyncio_": "rsmq.schedules.threads",
     "rsmq.trash.asyncio_": "rsmq.trash.threads",
@@ -171,6 +173,10 @@ CONSUMING_TEXTS = {
 
 #: The texts of each asyncio module that has some.
 TEXTS = {
+    "rsmq.flows.asyncio_": {
+        "``queues.flow`` of the asyncio clients.": "``queues.flow`` of the synchronous clients.",
+        "by its id; ``await flow`` is ``await flow.result()``.": "by its id.",
+    },
     "rsmq.jobs.asyncio_": {
         "``queues.job`` of the asyncio clients.": "``queues.job`` of the synchronous clients.",
         "its id; ``await job`` is ``await job.result()``.": "its id.",

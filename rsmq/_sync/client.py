@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from rsmq.codecs.formats import TextCodec
     from rsmq.control.threads import Workers
+    from rsmq.flows.threads import FlowHandle
     from rsmq.history.records import History
     from rsmq.jobs.status import JobState, JobStatus
     from rsmq.jobs.threads import JobHandle
@@ -531,6 +532,22 @@ class RSMQ(OnlyWith, Generic[B_co]):
         from rsmq.jobs.threads import JobHandle  # noqa: PLC0415 - few programs use it
 
         return JobHandle(self, qname, id)
+
+    def flow(self, id: str) -> FlowHandle:
+        """
+        Return a handle on a flow of tasks that was sent: its status, its nodes and its result.
+
+        Nothing is read. Results are values of JSON.
+
+        Args:
+            id: the ``id`` of the handle that ``send`` of the flow has returned.
+
+        Raises:
+            InvalidFormat: the id is not one of a flow.
+        """
+        from rsmq.flows.threads import FlowHandle  # noqa: PLC0415 - few programs use it
+
+        return FlowHandle(self, id)
 
     def jobs(
         self,

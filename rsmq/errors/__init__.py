@@ -42,15 +42,19 @@ The exceptions of this library.
     ├── JobNotFound           jobNotFound
     ├── JobNotEnded           jobNotEnded
     ├── JobNotTracked         jobNotTracked
-    └── NotTracked            notTracked
+    ├── NotTracked            notTracked
+    ├── FlowFailed            flowFailed
+    ├── FlowCancelled         flowCancelled
+    ├── FlowNotFound          flowNotFound
+    └── FlowNotEnded          flowNotEnded
 
 An InvalidCombination is both an InvalidValue and an InvalidFormat.
 Only Spark raises InvalidOption, BatchLost, CheckpointSetBack, LeaseTakenOver, NewerVersion and
 ScanBroken; only an import raises InvalidExport; only a migration raises SourceNotFound,
 SourceChanged and RunReplaced; only subscribers of webhooks raise SubscriberExists; only calls that
 wait for replicas raise NotReplicated; only receives and recovers raise ReplyLost; only workers
-raise the six after these, only handles on jobs the six after those, and only handlers get
-NotTracked.
+raise the six after these, only handles on jobs the six after those, only handlers get
+NotTracked, and only handles on flows the last four.
 
 ``str(error)`` is one line: the fault, the refused value, and the remedy. It never contains a body
 or a password. The first eight errors are RSMQ's own: ``code`` is the name of the Node client's
@@ -827,4 +831,60 @@ class NotTracked(RSMQError):
             value=id,
             hint="Set track=True of its listener or task.",
             summary=f"{text}: {show(id)} of queue {show(queue)}",
+        )
+
+
+class FlowFailed(RSMQError):
+    """
+    A flow of tasks has failed; ``value`` is the id.
+
+    Attributes:
+        error: which nodes have failed, and how.
+    """
+
+    code = "flowFailed"
+
+    def __init__(self, id: str, error: str) -> None:
+        summary = f"Flow {show(id)} has failed: {error}"
+        super().__init__("The flow has failed", value=id, summary=summary)
+        self.error = error
+
+
+class FlowCancelled(RSMQError):
+    """A flow of tasks was cancelled; ``value`` is the id."""
+
+    code = "flowCancelled"
+
+    def __init__(self, id: str) -> None:
+        text = "The flow was cancelled"
+        super().__init__(text, value=id, summary=f"{text}: {show(id)}")
+
+
+class FlowNotFound(RSMQError):
+    """There is no flow of tasks with this id; ``value`` is the id."""
+
+    code = "flowNotFound"
+
+    def __init__(self, id: str) -> None:
+        text = "There is no such flow"
+        super().__init__(
+            text,
+            value=id,
+            hint="A flow lives for its result_ttl after its end, one day by default.",
+            summary=f"{text}: {show(id)}",
+        )
+
+
+class FlowNotEnded(RSMQError, TimeoutError):
+    """A flow has not ended within the timeout of the call; it continues. ``value`` is the id."""
+
+    code = "flowNotEnded"
+
+    def __init__(self, id: str, seconds: float, done: int, total: int) -> None:
+        text = f"The flow has not ended within {seconds:g} s"
+        super().__init__(
+            text,
+            value=id,
+            hint="It continues: wait again, or look at its status().",
+            summary=f"{text}: {show(id)}, {done} of {total} nodes have ended",
         )

@@ -16,6 +16,7 @@ from redis.exceptions import ResponseError
 from rsmq.codecs import BYTES
 from rsmq.errors import InvalidValue, MissingExtra, NotPossible, RSMQError, show
 from rsmq.errors.hints import Hint, Method
+from rsmq.flows.operations import DUE_PREFIX, check_flow
 from rsmq.operations.arguments import digits
 from rsmq.operations.messages import send_message
 from rsmq.operations.operation import Operation, RetryClass, Steps
@@ -500,6 +501,8 @@ def fire_due_schedules(namespace: Namespace) -> Steps[Firing]:
     """
     Fire the schedules that are due, each in a step of its own, in random order.
 
+    The flows of tasks that are due are checked.
+
     A schedule that can't be fired keeps its tick: the reason is recorded, and it is tried again
     after a pause.
 
@@ -512,7 +515,10 @@ def fire_due_schedules(namespace: Namespace) -> Steps[Firing]:
         now_ms, next_ms, found = yield read_due_schedules(namespace, limit)
         result.next_in = (next_ms - now_ms) / 1000
         for due in _chance.sample(found, len(found)):
-            if due.name not in result.unable:
+            if due.name.startswith(DUE_PREFIX):
+                yield check_flow(namespace, due.name.removeprefix(DUE_PREFIX))
+                result.others += 1
+            elif due.name not in result.unable:
                 yield from _fire(namespace, due, now_ms, result)
         result.has_more = len(found) == limit
         if not result.has_more or len(result.unable) < len(found):

@@ -10,12 +10,30 @@ Tasks: functions that are called by messages, declared once for producers and wo
     tasks.worker().run()  # or, in a shell: rsmq-worker app:tasks
 """
 
+from rsmq.flows.asyncio_ import AsyncFlowHandle
+from rsmq.flows.threads import FlowHandle
 from rsmq.jobs.asyncio_ import AsyncJobHandle
 from rsmq.jobs.threads import JobHandle
 from rsmq.tasks.body import RESULT
+from rsmq.tasks.flow import Flow, Node, chain, chord, group
 from rsmq.tasks.signature import Signature
 from rsmq.tasks.task import BoundTask
 from rsmq.tasks.task import DeclaredTask as Task
 from rsmq.tasks.tasks import Tasks
 
-__all__ = ["RESULT", "AsyncJobHandle", "BoundTask", "JobHandle", "Signature", "Task", "Tasks"]
+__all__ = [
+    "RESULT",
+    "AsyncFlowHandle",
+    "AsyncJobHandle",
+    "BoundTask",
+    "Flow",
+    "FlowHandle",
+    "JobHandle",
+    "Node",
+    "Signature",
+    "Task",
+    "Tasks",
+    "chain",
+    "chord",
+    "group",
+]

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from typing import Any, get_type_hints
 
 from rsmq.errors import InvalidFormat, MissingExtra, Shown
-from rsmq.tasks.body import RESULT
+from rsmq.tasks.body import RESULT, is_result
 from rsmq.tasks.converters import AnyArgument, ArgumentConverter, PlainArgument, WrongArgument
 
 _KINDS = {
@@ -79,12 +79,12 @@ class TaskArguments:
 
     def encode_one(self, name: str, value: Any) -> Any:
         """
-        Return an argument as a value of JSON; RESULT as it is.
+        Return an argument as a value of JSON; RESULT and results of nodes as they are.
 
         Raises:
             WrongArgument: it breaks the rule of its parameter.
         """
-        return value if value is RESULT else self._converter(name).to_json(value)
+        return value if is_result(value) else self._converter(name).to_json(value)
 
     def decode(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """

@@ -20,15 +20,46 @@ from rsmq.worker.outcome import Unroutable
 from rsmq.worker.routing import Route
 
 
+@dataclass(frozen=True, slots=True)
+class ResultOfNodes:
+    """
+    As an argument of the signature of a node of a flow: the results of other nodes.
+
+    Attributes:
+        nodes: the nodes.
+        is_list: whether it is the list of their results, and not the result of a single one.
+    """
+
+    nodes: tuple[Any, ...]
+    is_list: bool
+
+
 class ResultOfTask:
     """The type of ``RESULT``."""
+
+    def __call__(self, nodes: Any) -> Any:
+        """
+        Return what stands for results in the arguments of a node of a flow.
+
+        Args:
+            nodes: a node that ``Flow.add`` has returned: its result; a list of nodes: the list of
+                their results. The result of a node that has not succeeded is None.
+        """
+        is_list = isinstance(nodes, list | tuple)
+        return ResultOfNodes(tuple(nodes) if is_list else (nodes,), is_list)
 
     def __repr__(self) -> str:
         return "rsmq.tasks.RESULT"
 
 
-#: As an argument of the signature of ``then=``: the result of the task before it.
+#: As an argument of the signature of ``then=`` or of a flow: the result of the task before it.
+#: ``RESULT(node)`` is that of a node of a flow.
 RESULT: Final[Any] = ResultOfTask()
+
+
+def is_result(value: object) -> bool:
+    """Return whether an argument stands for results that are not known yet."""
+    return value is RESULT or isinstance(value, ResultOfNodes)
 
 
 class TaskCodec:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rsmq.codecs.type_variables import R_co
 from rsmq.errors import InvalidFormat, Shown, show_type
-from rsmq.tasks.body import RESULT, make_body, make_next
+from rsmq.tasks.body import is_result, make_body, make_next
 
 if TYPE_CHECKING:
     from rsmq.jobs.asyncio_ import AsyncJobHandle
@@ -92,9 +92,13 @@ class Signature(Generic[R_co]):
     @property
     def body(self) -> dict[str, Any]:
         """The body of the message, before it is encoded as JSON."""
+        return self.body_of(self.args)
+
+    def body_of(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the same body with other arguments."""
         then = self.options.then
         return make_body(
-            self.task, self.args, None if then is None else make_next(then.queue, then.body)
+            self.task, args, None if then is None else make_next(then.queue, then.body)
         )
 
     @property
@@ -108,14 +112,15 @@ class Signature(Generic[R_co]):
         Check that no task has to run before this one.
 
         Raises:
-            InvalidFormat: an argument is RESULT.
+            InvalidFormat: an argument is RESULT, or the result of a node.
         """
         for name, value in self.args.items():
-            if value is RESULT:
+            if is_result(value):
                 raise InvalidFormat(
                     "arguments",
                     value=Shown(self.task),
-                    hint=f"{name} is RESULT: pass this call as then= to the task before it.",
+                    hint=f"{name} is RESULT: pass this call as then= to the task before it, or add "
+                    "it to a flow.",
                 )
 
     def send(self) -> JobHandle[R_co]:

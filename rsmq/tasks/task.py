@@ -8,10 +8,10 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
-from rsmq.errors import InvalidFormat, MissingParameter, show
+from rsmq.errors import InvalidFormat, MissingParameter, Shown, show
 from rsmq.errors.misuse import NamesElsewhere, explain_options
 from rsmq.tasks.arguments import TaskArguments
-from rsmq.tasks.body import NextTask, headers_of_task, read_next
+from rsmq.tasks.body import NextTask, ResultOfNodes, headers_of_task, read_next
 from rsmq.tasks.converters import WrongArgument
 from rsmq.tasks.follow import Follow
 from rsmq.tasks.other_names import OF_SEND_OPTIONS, OF_TASKS
@@ -339,6 +339,10 @@ def check_next(then: object, sender: TaskSender) -> Signature[Any]:
             value=show(options),
             hint="It is sent when the task before it has returned, without options but level and "
             "then.",
+        )
+    if any(isinstance(value, ResultOfNodes) for value in signature.args.values()):
+        raise InvalidFormat(
+            "then", value=Shown(signature.task), hint="Only a flow has nodes: pass RESULT."
         )
     return signature
 

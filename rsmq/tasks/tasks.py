@@ -33,6 +33,7 @@ from rsmq.operations.operation import Operation
 from rsmq.schedules.arguments import ScheduleTimes
 from rsmq.tasks.body import TASK_CODEC
 from rsmq.tasks.declared_queue import DeclaredQueue
+from rsmq.tasks.flow import Flow, FlowOptions
 from rsmq.tasks.immediate import Immediate, make_hooks, make_immediate_id
 from rsmq.tasks.operations import start_map
 from rsmq.tasks.other_names import OF_DECLARATIONS, OF_DECLARED_OPTIONS
@@ -643,6 +644,34 @@ class Tasks(NamesElsewhere):
         return _MapPlan(
             signatures, start_map(namespace, map_id, len(signatures), then.queue, then.body), groups
         )
+
+    def flow(self, **options: Unpack[FlowOptions]) -> Flow:
+        """
+        Return an empty flow, a graph of calls: ``add`` calls to it, then ``send`` it.
+
+        Args:
+            **options: ``on_failure``: "stop" (the default) sends no further node once one has
+                failed, was cancelled or has expired; "continue" sends those after it too, for which
+                its result is None. ``finally_``: a call of a task with ``track=True`` that is sent
+                after all nodes, whatever their outcomes. ``dedup_id``: 1 to 128 characters: while a
+                flow with this id is stored, another one is not sent. ``result_ttl``: seconds for
+                which it is stored after its end, 1 to 9,999,999, one day by default.
+
+        Raises:
+            InvalidFormat: an option is invalid.
+            InvalidValue: result_ttl is out of range.
+            TypeError: there is no such option.
+        """
+        return Flow(self, **options)
+
+    def run_now(self, signature: Signature[Any]) -> JobStatus[Any]:
+        """Call the function of a call here, as within ``immediate``; for flows."""
+        return self._immediate.run(signature, make_immediate_id())
+
+    def decode_result_of(self, task: str, value: Any) -> Any:
+        """Return a result, from a value of JSON; unconverted if the task is not declared here."""
+        declared = self._by_name.get(task)
+        return value if declared is None else declared.decode_result(value)
 
     def run_all(self, *, timeout: float | None = 30.0) -> None:
         """

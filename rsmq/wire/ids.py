@@ -6,12 +6,13 @@ Source: npm rsmq 0.12.4, index.js, ``_makeid``.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from binascii import crc32
 from collections.abc import Collection, Iterator
 
-from rsmq.errors import InvalidFormat, MissingParameter
+from rsmq.errors import InvalidFormat, MissingParameter, show
 from rsmq.wire.fields import EXTENSION_PREFIX, NODE_ATTRIBUTES
 from rsmq.wire.names import decode_names
 
@@ -19,6 +20,7 @@ ID_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 ID_RANDOM_LENGTH = 22
 
 _BARE_ID = re.compile(r"[A-Za-z0-9:_-]{20,64}")
+_FLOW_ID = re.compile(r"[A-Za-z0-9]{22}")
 _HEX = re.compile(r"[0-9a-f]{32}")
 _ID_RULE = "An id has 20 to 64 characters of A-Z a-z 0-9 : _ -"
 
@@ -66,6 +68,29 @@ def check_id(id: object) -> str:
     if not isinstance(id, str) or not _BARE_ID.fullmatch(id):
         raise InvalidFormat("id", value=id, hint=f"{_ID_RULE}.")
     return id
+
+
+def check_flow_id(id: object) -> str:
+    """
+    Check the id of a flow of tasks, and return it.
+
+    Raises:
+        InvalidFormat: it is not 22 characters of ``[A-Za-z0-9]``.
+    """
+    if not isinstance(id, str) or not _FLOW_ID.fullmatch(id):
+        raise InvalidFormat("id", value=show(id), hint="The id of a flow is 22 letters and digits.")
+    return id
+
+
+def make_flow_id(dedup_id: str | None) -> str:
+    """Return the id of a new flow: a random one, or that of all flows with this dedup_id."""
+    if dedup_id is None:
+        return make_id_suffix().decode()
+    number, digest = int.from_bytes(hashlib.sha256(dedup_id.encode()).digest(), "big"), []
+    for _ in range(ID_RANDOM_LENGTH):
+        number, at = divmod(number, len(ID_ALPHABET))
+        digest.append(ID_ALPHABET[at])
+    return bytes(digest).decode()
 
 
 def is_reserved_id(raw: bytes) -> bool:

@@ -26,6 +26,7 @@ _EXTENSION = ":x:"
 
 _ASIDE_PREFIX = "x:aside:"
 _JOB_INFIX = b":x:job:"
+_FLOW_INFIX = b":x:flow:"
 _LOCK_SUFFIX = ":held"
 
 #: The field that names the target queue, in a hash of messages that were set aside.
@@ -235,12 +236,19 @@ class Namespace:
 
     @property
     def due_schedules(self) -> bytes:
-        """Extension data of schedules: a sorted set of their names, by the next attempt."""
+        """
+        Extension data of schedules: a sorted set of their names, by the next attempt. Unfinished
+        flows of tasks are in it too, by the next check.
+        """
         return encode_name(f"{self.name}:x:due")
 
     def task_map(self, map_id: str) -> bytes:
         """Return the key of the extension data of a map of tasks: its unfinished messages."""
         return encode_name(f"{self.name}:x:map:{map_id}")
+
+    def flow(self, id: str) -> bytes:
+        """Return the key of the extension data of a flow of tasks: its nodes and their states."""
+        return encode_name(f"{self.name}{_FLOW_INFIX.decode()}{id}")
 
     def rate(self, name: str, key: str) -> bytes:
         """Return the key of the extension data of a rate limit, with the key that it is for."""
@@ -488,8 +496,8 @@ def unused_key(keys: QueueKeys) -> bytes:
 
 
 def is_job(key: bytes) -> bool:
-    """Return whether a key is the record of a tracked message; no queue has such a name."""
-    return _JOB_INFIX in key
+    """Return whether a key is the record of a tracked message or a flow; no queue has its name."""
+    return _JOB_INFIX in key or _FLOW_INFIX in key
 
 
 def is_hash_of(key: str, qname: str) -> bool:

@@ -38,6 +38,7 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "Workers": "worker",
             "Middleware": "worker.middlewares",
             "Tasks": "tasks",
+            "Flows": "flows",
             "Jobs": "jobs",
             "History": "history",
             "Explanations": "explain",

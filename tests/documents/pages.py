@@ -30,7 +30,8 @@ README = ROOT / "README.md"
 TOPICS = (
     "index", "start", "comparison",
     "clients", "unique", "groups", "limit-keys", "expiry", "queue-limits", "workers", "tasks",
-    "cookbook", "task-tests", "jobs", "fastapi", "django", "transactions", "worker-life", "control",
+    "cookbook", "task-tests", "flows", "jobs", "fastapi", "django", "transactions", "worker-life",
+    "control",
     "priorities",
     "handlers", "middleware", "processes", "application-servers", "webhooks", "subscribers",
     "schedules", "http-api", "http-operations", "http-examples", "dashboard", "sqs",

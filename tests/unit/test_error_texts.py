@@ -168,6 +168,25 @@ TEXTS = [
         ),
     ),
     (
+        errors.FlowFailed("i", "a (node 1) has failed: E"),
+        "Flow 'i' has failed: a (node 1) has failed: E",
+    ),
+    (errors.FlowCancelled("i"), "The flow was cancelled: 'i'"),
+    (
+        errors.FlowNotFound("i"),
+        (
+            "There is no such flow: 'i'. A flow lives for its result_ttl after its end, one day by "
+            "default"
+        ),
+    ),
+    (
+        errors.FlowNotEnded("i", 5, 1, 2),
+        (
+            "The flow has not ended within 5 s: 'i', 1 of 2 nodes have ended. It continues: wait "
+            "again, or look at its status()"
+        ),
+    ),
+    (
         errors.RunReplaced("rsmq:q:x:copied"),
         (
             "Another run of this migration has replaced this one, or the target queue was deleted. "

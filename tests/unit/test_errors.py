@@ -90,6 +90,10 @@ EXAMPLES = [
         "jobNotTracked",
         "The task of the job is not tracked, so its result is not stored",
     ),
+    (errors.FlowFailed("i", "no"), "flowFailed", "The flow has failed"),
+    (errors.FlowCancelled("i"), "flowCancelled", "The flow was cancelled"),
+    (errors.FlowNotFound("i"), "flowNotFound", "There is no such flow"),
+    (errors.FlowNotEnded("i", 5, 1, 2), "flowNotEnded", "The flow has not ended within 5 s"),
     (
         errors.RunReplaced("k"),
         "runReplaced",

@@ -177,8 +177,8 @@ def all_fragments(fragment):
 
 
 def functions_in_blocks():
-    """Return the functions that scripts make only for messages with groups."""
-    fragments = ("groups", "putting_off", "extending")
+    """Return the functions that scripts make only for messages with groups, or of flows."""
+    fragments = ("groups", "putting_off", "extending", "flows")
     return {each for fragment in fragments for each in functions_of(fragment)}
 
 
@@ -268,6 +268,7 @@ def test_scripts_spell_keys_and_fields_as_the_package_wire_does():
     names |= {*fields.MESSAGE_SUFFIXES, fields.EXTENSION_PREFIX}
     names |= {name.encode() for name in ALL_QUEUE_FIELDS}
     names.add(b"total")  # of the progress of a job
+    names.add(Namespace("ns").due_schedules.removeprefix(b"ns"))  # has the checks of flows
     code = "".join(
         line.partition("--")[0] + "\n"
         for path in PACKAGE.glob("**/*.lua")
@@ -299,6 +300,7 @@ def test_a_script_with_undeclared_keys_can_refuse_those_on_another_node(name):
     While a slot moves, such a key can be on another node than those in KEYS.
 
     Then messages that leave their queue admit no other message: the next send or the sweep does.
+    A job that ends does not count for its flow: the next check of the flow does it.
     """
     code = re.sub("--.*", "", load(name, FEATURES[name]).source.decode())
     for function in functions_in_blocks():

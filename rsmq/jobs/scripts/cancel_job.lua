@@ -12,37 +12,11 @@
 -- errors  none
 -- source  none in Node; the message is removed as npm rsmq 0.12.4 deleteMessage does
 -- @include time_ms.lua
--- @include digits.lua
 -- @include full.lua
--- @include due.lua
--- @include jobs.lua
--- @include job_state.lua
--- @include leaving.lua
+-- @include cancelling.lua
 
 local hash, zset, record = KEYS[1], KEYS[2], KEYS[3]
 local lifetime, id, obeyed = ARGV[1], ARGV[2], ARGV[3]
 
 allow_removal(zset, hash)
-local now = server_time_ms()
-local found = redis.call('HMGET', record, 'state', 'receives', 'cancel')
-local state, score, count = job_state(hash, zset, id, found[1], found[2], now)
-if not state or has_job_ended(found[1]) then
-  return state
-elseif state == 'running' and obeyed == '' then
-  return state
-elseif state == 'running' and found[3] then
-  return 'requested'
-end
-redis.call('HDEL', record, '') -- these fail here if the user lacks the right, before any change
-redis.call('PEXPIRE', record, '604800000')
-if state == 'expired' then
-  change_job(record, 'expire', now, lifetime, 0)
-  return state
-elseif state == 'running' then
-  change_job(record, 'ask', now, '', score - now, 'receives', count, 'cancel', digits(now))
-  return 'requested'
-end
-change_job(record, 'cancel', now, lifetime, 0)
-remove_message(zset, hash, id)
-leave_groups(zset, hash, {id})
-return 'cancelled'
+return cancel_job(hash, zset, record, id, server_time_ms(), lifetime, obeyed)

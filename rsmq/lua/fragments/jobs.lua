@@ -1,7 +1,7 @@
 -- The records of tracked messages. Beside the queue, each has a hash that ends with `:x:job:` and its id: state, attempt,
 -- receives (the receive count of this attempt), worker, begun and ended (ms), result (JSON) and error; done, total and
--- text of its progress; cancel (ms) while it is to be cancelled; and ttl (ms for which it lives after its end), unless
--- that is an hour. It expires.
+-- text of its progress; cancel (ms) while it is to be cancelled; ttl (ms for which it lives after its end), unless that is
+-- an hour; and flow, the key of its flow, a blank and the number of the node. It expires.
 -- @include digits.lua
 
 local function has_job_ended(state)
@@ -35,7 +35,7 @@ end
 -- nothing if it is not changed. It lives for so many ms; '' = an hour if the job has ended, else a week more than
 -- `wait`. The script has called require_local_beside, or the key is in its KEYS.
 local function change_job(key, event, now, lifetime, wait, ...)
-  local stored = redis.call('HMGET', key, 'state', 'cancel')
+  local stored = redis.call('HMGET', key, 'state', 'cancel', 'flow')
   local state = next_job_state(stored[1], event, stored[2])
   if not state then
     return
@@ -53,6 +53,10 @@ local function change_job(key, event, now, lifetime, wait, ...)
       redis.call('HSET', key, 'ttl', ttl)
     end
     redis.call('PEXPIRE', key, ttl)
+    if stored[3] then
+      -- @include flows.lua
+      pcall(end_node, stored[3], key, state, change_job) -- if it fails, as without the right, the next check of the flow does it
+    end
   else
     redis.call('PEXPIRE', key, digits(wait + 604800000))
   end

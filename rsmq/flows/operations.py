@@ -1,0 +1,266 @@
+"""
+Operations on flows of tasks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from rsmq.flows.status import FlowState, FlowStatus, NodeState, NodeStatus
+from rsmq.operations.arguments import digits
+from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.scripts import loader_of
+from rsmq.wire.ids import make_id_suffixes
+from rsmq.wire.jobs import DEFAULT_RESULT_TTL_SECONDS
+from rsmq.wire.keys import Namespace
+from rsmq.wire.names import decode_name, encode_name
+
+load = loader_of("flows")
+
+#: How long a flow is stored while nothing changes, and no worker checks it.
+LIFETIME_MS = 7 * 86_400_000
+#: The pause between two checks of a flow, and the nodes that one looks at.
+CHECK_PAUSE_MS = 60_000
+MAX_CHECKED = 1000
+#: The begin of the names of flows among the schedules that are due; no schedule has such a name.
+DUE_PREFIX = "flow:"
+
+_DEFINITION = re.compile(rb"(\d*) \w+ ([\d,]*) (\d+) (.*)", re.DOTALL)
+_TASK = re.compile(rb'\{"task":"((?:[^"\\]|\\.)*)"')
+#: The states that nodes are counted by.
+COUNTS = ("pending", "sent", "succeeded", "failed", "cancelled", "expired", "skipped")
+
+
+@dataclass(slots=True)
+class FlowNode:
+    """
+    A node of a flow that is to be stored.
+
+    Attributes:
+        queue: the name of its queue.
+        body: the body of its message, with ``result_of`` in the places of results.
+        size: the size of the body as maxsize counts it.
+        after: the numbers of the nodes before it.
+        uses: the numbers of those whose results it takes.
+        delay_ms: its delay; None is that of the queue.
+    """
+
+    queue: str
+    body: bytes
+    size: int
+    after: Sequence[int]
+    uses: Sequence[int]
+    delay_ms: int | None = None
+
+
+@dataclass(slots=True)
+class FlowPlan:
+    """
+    A flow that is to be stored.
+
+    Attributes:
+        id: its id: 22 characters of ``A-Z a-z 0-9``.
+        nodes: its nodes, each after those that it waits for.
+        policy: what follows the failure of a node.
+        has_finally: whether the last node runs after all others.
+        is_list: whether its result is a list, also of one node.
+        ttl_ms: for how long it is stored after its end.
+    """
+
+    id: str
+    nodes: list[FlowNode] = field(default_factory=list)
+    policy: str = "stop"
+    has_finally: bool = False
+    is_list: bool = False
+    ttl_ms: int = 86_400_000
+
+
+def result_of(number: int) -> bytes:
+    """Return what stands for the result of a node in the body of another one."""
+    return b"\1%d\1" % number
+
+
+def node_fields(
+    nodes: Sequence[FlowNode], first: int, following: Mapping[int, list[int]]
+) -> dict[bytes, bytes]:
+    """
+    Return the fields of nodes.
+
+    Args:
+        nodes: the nodes.
+        first: the number of the first one.
+        following: for each node that others follow their numbers.
+    """
+    fields = {}
+    used = {number for each in nodes for number in each.uses}
+    for number, (node, suffix) in enumerate(
+        zip(nodes, make_id_suffixes(len(nodes)), strict=True), first
+    ):
+        queue, after = encode_name(node.queue), b",".join(map(digits, node.after))
+        delay = b"" if node.delay_ms is None else digits(node.delay_ms)
+        fields[b"%d:d" % number] = b"%s %s %s %d %s%s" % (
+            delay, suffix, after, len(queue), queue, node.body
+        )  # fmt: skip
+        others = following.get(number, [])
+        is_used = number in used or not others
+        fields[b"%d:t" % number] = b",".join(map(digits, others)) + (b"+" if is_used else b"")
+        fields[b"%d:n" % number] = digits(len(node.after))
+    return fields
+
+
+def send_flow(namespace: Namespace, plan: FlowPlan, *, realtime: bool) -> Operation[bool]:
+    """
+    Store a flow, and send the nodes that wait for nothing.
+
+    Args:
+        namespace: the namespace of the queues.
+        plan: the flow.
+        realtime: whether its sends publish Node's notification.
+
+    Returns:
+        Whether it was stored; False if there is a flow with this id.
+    """
+    nodes = plan.nodes
+    following: dict[int, list[int]] = {}
+    sizes: dict[str, int] = {}
+    for number, node in enumerate(nodes):
+        sizes[node.queue] = max(node.size, sizes.get(node.queue, 0))
+        for before in node.after:
+            following.setdefault(before, []).append(number)
+    last = len(nodes) - 1
+    ends = [number for number in range(len(nodes)) if number not in following]
+    chosen = [number for number in ends if not (plan.has_finally and number == last)]
+    fields = {
+        b"state": b"running",
+        b"nodes": digits(len(nodes)),
+        b"policy": plan.policy.encode(),
+        b"finally": digits(last) if plan.has_finally else b"",
+        b"ends": b",".join(map(digits, chosen)),
+        b"unsucceeded": digits(len(ends)),
+        b"is_list": b"1" if plan.is_list else b"",
+        b"channel": namespace.queue("-").channel[:-1] if realtime else b"",
+        b"ttl": digits(plan.ttl_ms),
+        **dict.fromkeys((name.encode() for name in COUNTS), b"0"),
+        b"pending": digits(len(nodes)),
+        **node_fields(nodes, 0, following),
+    }
+    keys = [namespace.queue(name) for name in sizes]
+    first = [number for number, each in enumerate(nodes) if not each.after]
+    ready = first[:-1] if plan.has_finally else first
+    delays = sum(each.delay_ms or 0 for each in nodes)
+    return Operation(
+        load("send_flow"),
+        (
+            namespace.flow(plan.id),
+            namespace.due_schedules,
+            *(key for each in keys for key in (each.hash, each.zset)),
+        ),
+        (
+            digits(LIFETIME_MS + delays),
+            digits(CHECK_PAUSE_MS),
+            b" ".join(map(digits, ready)),
+            *map(digits, sizes.values()),
+            *(word for pair in fields.items() for word in pair),
+        ),
+        bool,
+        # The second run finds the flow that the first one has stored.
+        RetryClass.ALWAYS,
+        tuple(sizes),
+        parse_retried=lambda _reply: True,
+    )
+
+
+def read_flow(
+    namespace: Namespace, id: str, nodes: Literal["none", "ends", "all"], *, only_reads: bool
+) -> Operation[FlowStatus | None]:
+    """
+    Read a flow.
+
+    Args:
+        id: its id.
+        nodes: which of its nodes to return.
+        only_reads: whether nothing is written; else nodes end whose messages have left their queues
+            without an outcome.
+    """
+    return Operation(
+        load("read_flow"),
+        (namespace.flow(id),),
+        (b"1" if only_reads else b"", nodes.encode(), digits(MAX_CHECKED)),
+        lambda reply: None if reply is None else _parse_flow(id, *reply),
+        RetryClass.ALWAYS,
+    )
+
+
+def _parse_flow(id: str, values: list[bytes | None], nodes: list[list[bytes | None]]) -> FlowStatus:
+    state, total, _, last, _, _, is_list, sent_at, ended_at, *counts = values
+    return FlowStatus(
+        id,
+        FlowState(decode_name(state or b"")),
+        int(total or 0),
+        {name: int(count or 0) for name, count in zip(COUNTS, counts, strict=True)},
+        datetime.fromtimestamp(int(sent_at or 0) / 1000, UTC),
+        None if ended_at is None else datetime.fromtimestamp(int(ended_at) / 1000, UTC),
+        tuple(_parse_node(each, last or b"") for each in nodes),
+        is_list=bool(is_list),
+    )
+
+
+def _parse_node(node: list[bytes | None], last: bytes) -> NodeStatus:
+    number, state, message_id, definition, result, error = node
+    found = _DEFINITION.fullmatch(definition or b"")
+    after, queue, body = b"", b"", b""
+    if found is not None:
+        after, length = found[2], int(found[3])
+        queue, body = found[4][:length], found[4][length:]
+    task = _TASK.match(body)
+    return NodeStatus(
+        int(number or 0),
+        "?" if task is None else task[1].decode(errors="replace"),
+        decode_name(queue),
+        tuple(int(each) for each in after.split(b",") if each),
+        NodeState(decode_name(state or b"")),
+        decode_name(message_id) if message_id else None,
+        result,
+        None if error is None else error.decode(errors="replace"),
+        is_finally=number == last,
+    )
+
+
+def check_flow(namespace: Namespace, id: str) -> Operation[bool]:
+    """
+    Check some nodes of a flow, and plan the next check. Return whether the flow runs.
+
+    Args:
+        id: its id.
+    """
+    return Operation(
+        load("check_flow"),
+        (namespace.flow(id), namespace.due_schedules),
+        (digits(CHECK_PAUSE_MS), digits(MAX_CHECKED), digits(LIFETIME_MS)),
+        bool,
+        RetryClass.ALWAYS,
+    )
+
+
+def cancel_flow(namespace: Namespace, id: str) -> Operation[str | None]:
+    """
+    Cancel a flow.
+
+    Args:
+        id: its id.
+
+    Returns:
+        cancelled, requested if consumers have messages of it, or the state in which it had ended
+        before; None if there is none.
+    """
+    return Operation(
+        load("cancel_flow"),
+        (namespace.flow(id),),
+        (digits(round(DEFAULT_RESULT_TTL_SECONDS * 1000)),),
+        lambda reply: None if reply is None else decode_name(reply),
+        RetryClass.ALWAYS,
+    )

@@ -1,0 +1,51 @@
+-- Reads a flow and some of its nodes. Before, nodes whose messages have left their queues without an outcome end, if the
+-- user may write, unless the call only reads.
+--
+-- KEYS[1] key         hash     the flow, as in fragments/flows.lua
+-- ARGV[1] only_reads  string   '1' if nothing is written
+-- ARGV[2] chosen      string   the nodes to return: all, ends or none
+-- ARGV[3] most        integer  the number of nodes that are checked at most
+--
+-- returns nil if there is no flow; else its fields as pairs, and for each of the nodes its number, state, id, definition,
+--         result and error, each may be nil
+-- errors  none
+-- source  none in Node
+-- @include checking.lua
+-- @include digits.lua
+-- @include flows.lua
+-- @include time_us.lua
+
+local key = KEYS[1]
+local only_reads, chosen, most = ARGV[1], ARGV[2], ARGV[3]
+local names = {'state', 'nodes', 'policy', 'finally', 'stopped', 'ends', 'is_list', 'sent_at', 'ended_at', 'pending', 'sent',
+  'succeeded', 'failed', 'cancelled', 'expired', 'skipped'}
+
+local flow = open_flow(key, change_job)
+if flow and only_reads == '' then
+  pcall(check_nodes, flow, 0, math.min(tonumber(redis.call('HGET', key, 'nodes')), tonumber(most)) - 1)
+end
+local values = redis.call('HMGET', key, unpack(names))
+if not values[1] then
+  return nil
+end
+local numbers, nodes = {}, {}
+if chosen == 'all' then
+  for number = 0, values[2] - 1 do
+    numbers[#numbers + 1] = number
+  end
+else
+  for number in string.gmatch(chosen == 'ends' and values[6] or '', '%d+') do
+    numbers[#numbers + 1] = number
+  end
+end
+local all = {key = key, namespace = string.sub(key, 1, -31)}
+local now = math.floor(server_time_us() / 1000)
+for at, number in ipairs(numbers) do
+  local state, id = state_of_node(all, number, now)
+  if state == 'pending' and values[5] and tostring(number) ~= values[4] then
+    state = 'skipped'
+  end
+  local found = redis.call('HMGET', key, number .. ':d', number .. ':r', number .. ':e')
+  nodes[at] = {digits(number), state, id, found[1], found[2], found[3]}
+end
+return {values, nodes}
