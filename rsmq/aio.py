@@ -59,13 +59,7 @@ if TYPE_CHECKING:
     from rsmq.history.records import History
     from rsmq.jobs.asyncio_ import AsyncJobHandle
     from rsmq.jobs.status import JobState, JobStatus
-    from rsmq.model import (
-        Message,
-        MessageCounts,
-        QueueAttributes,
-        State,
-        StoredMessage,
-    )
+    from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.batches import LeasedMessages
     from rsmq.operations.confirmation import Confirm
     from rsmq.operations.operation import Steps

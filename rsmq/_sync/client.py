@@ -33,11 +33,7 @@ from rsmq.operations.operation import Operation, allow_for_reply
 from rsmq.operations.time_limit import TimeLimit, check_reply_timeout, start_time_limit
 from rsmq.transport.origin import Origin
 from rsmq.transport.retry import check_deadline
-from rsmq.transport.threads.caller import (
-    Caller,
-    caller_from_client,
-    caller_from_url,
-)
+from rsmq.transport.threads.caller import Caller, caller_from_client, caller_from_url
 from rsmq.transport.url import MEMORY_SCHEME, check_url
 from rsmq.vocabulary.queue_arguments import CreateArguments, SetArguments
 from rsmq.vocabulary.queues import CREATE, SET
@@ -60,13 +56,7 @@ if TYPE_CHECKING:
     from rsmq.history.records import History
     from rsmq.jobs.status import JobState, JobStatus
     from rsmq.jobs.threads import JobHandle
-    from rsmq.model import (
-        Message,
-        MessageCounts,
-        QueueAttributes,
-        State,
-        StoredMessage,
-    )
+    from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.batches import LeasedMessages
     from rsmq.operations.confirmation import Confirm
     from rsmq.operations.operation import Steps

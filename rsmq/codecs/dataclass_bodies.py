@@ -10,16 +10,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
-from typing import (
-    Any,
-    Generic,
-    NamedTuple,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from rsmq.codecs.formats import JSON
 from rsmq.codecs.interface import CannotDecode, CannotEncode

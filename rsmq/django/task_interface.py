@@ -12,10 +12,7 @@ try:
     from django.tasks import TaskContext, TaskResult, TaskResultStatus, task_backends
     from django.tasks.backends.base import BaseTaskBackend
     from django.tasks.base import Task, TaskError
-    from django.tasks.exceptions import (
-        InvalidTask,
-        TaskResultDoesNotExist,
-    )
+    from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
     from django.tasks.signals import task_enqueued, task_finished, task_started
     from django.utils.json import normalize_json
 except ModuleNotFoundError:
@@ -23,9 +20,7 @@ except ModuleNotFoundError:
         from django_tasks import TaskContext, TaskResult, TaskResultStatus, task_backends
         from django_tasks.backends.base import BaseTaskBackend
         from django_tasks.base import Task, TaskError
-        from django_tasks.exceptions import (
-            InvalidTaskError as InvalidTask,
-        )
+        from django_tasks.exceptions import InvalidTaskError as InvalidTask
         from django_tasks.exceptions import TaskResultDoesNotExist
         from django_tasks.signals import task_enqueued, task_finished, task_started
         from django_tasks.utils import normalize_json

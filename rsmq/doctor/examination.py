@@ -36,11 +36,7 @@ from rsmq.doctor.queue_faults import (
     read_queue_facts,
     scan_names,
 )
-from rsmq.doctor.server_faults import (
-    find_missing_rights,
-    find_server_faults,
-    make_unexamined,
-)
+from rsmq.doctor.server_faults import find_missing_rights, find_server_faults, make_unexamined
 from rsmq.errors import QueueNotFound
 from rsmq.operations.plain import parse_fields, plain_command
 from rsmq.operations.queues import list_queues_in_steps

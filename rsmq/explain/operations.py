@@ -9,12 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rsmq.control.operations import parse_workers
-from rsmq.explain.observed import (
-    DeadLetterPlace,
-    MessageBefore,
-    ObservedMessage,
-    ObservedQueue,
-)
+from rsmq.explain.observed import DeadLetterPlace, MessageBefore, ObservedMessage, ObservedQueue
 from rsmq.explain.rates import with_rates
 from rsmq.figures.facts import parse_activity, parse_repeated
 from rsmq.figures.operations import SAMPLE, parse_hidden

@@ -13,11 +13,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 Labels = tuple[str, ...]
 

@@ -12,21 +12,10 @@ from typing import Any
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show
 from rsmq.model import Message
-from rsmq.operations.arguments import (
-    Receipts,
-    digits,
-    encode_sent_ms,
-    encode_vt,
-    resolve_queues,
-)
+from rsmq.operations.arguments import Receipts, digits, encode_sent_ms, encode_vt, resolve_queues
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation, RetryClass, Steps
-from rsmq.operations.replies import (
-    ReceivedMessages,
-    parse_leases,
-    parse_messages,
-    parse_received,
-)
+from rsmq.operations.replies import ReceivedMessages, parse_leases, parse_messages, parse_received
 from rsmq.operations.scripts import load
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import (

@@ -11,12 +11,7 @@ from typing import Any, TypeVar
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show
 from rsmq.model import Message, StoredMessage
-from rsmq.operations.arguments import (
-    digits,
-    encode_body,
-    encode_vt,
-    resolve_message,
-)
+from rsmq.operations.arguments import digits, encode_body, encode_vt, resolve_message
 from rsmq.operations.batches import release_messages
 from rsmq.operations.confirmation import Confirm
 from rsmq.operations.lost_replies import LostReplies
@@ -29,11 +24,7 @@ from rsmq.operations.time_limit import TimeLimit
 from rsmq.wire import limits
 from rsmq.wire.ids import check_id, make_id_suffix
 from rsmq.wire.keys import Namespace
-from rsmq.wire.limits import (
-    Seconds,
-    large_body_size,
-    to_milliseconds,
-)
+from rsmq.wire.limits import Seconds, large_body_size, to_milliseconds
 from rsmq.wire.names import decode_name, encode_name
 
 T = TypeVar("T")

@@ -11,12 +11,7 @@ from typing import Any, Protocol
 
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidValue
-from rsmq.operations.arguments import (
-    check_batch,
-    digits,
-    encode_body,
-    resolve_queues,
-)
+from rsmq.operations.arguments import check_batch, digits, encode_body, resolve_queues
 from rsmq.operations.confirmation import Confirm
 from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.operations.scripts import load
@@ -25,11 +20,7 @@ from rsmq.operations.time_limit import TimeLimit
 from rsmq.vocabulary.sends import BATCH, PUBLISH
 from rsmq.wire.ids import make_id_suffix, make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
-from rsmq.wire.limits import (
-    MAX_BATCH_BYTES,
-    check_body_size,
-    large_body_size,
-)
+from rsmq.wire.limits import MAX_BATCH_BYTES, check_body_size, large_body_size
 from rsmq.wire.names import decode_name
 
 #: The mean size, in bytes, from which on bodies are sent as plain commands: arguments of a script

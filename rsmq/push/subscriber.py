@@ -12,12 +12,7 @@ from typing import Any
 from rsmq.errors import InvalidFormat, InvalidValue, MissingParameter, SubscriberExists, show
 from rsmq.push.operations import MAX_SUBSCRIBERS
 from rsmq.webhooks.addresses import ANY_ADDRESS
-from rsmq.webhooks.targets import (
-    DEAD_LETTER_SUFFIX,
-    check_content_type,
-    parse_target,
-    redact_url,
-)
+from rsmq.webhooks.targets import DEAD_LETTER_SUFFIX, check_content_type, parse_target, redact_url
 from rsmq.wire.limits import MAX_RECEIVES, check_whole_number
 
 #: Concurrent pushes of one process to a subscriber, if it is added without a number.

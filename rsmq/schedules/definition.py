@@ -21,13 +21,7 @@ from rsmq.schedules.missed import Missed
 from rsmq.schedules.ticks import check_cron, find_zone, to_time, upcoming_ticks
 from rsmq.vocabulary.sends import BATCH, SCHEDULE, ValueKind, as_batch, read_options
 from rsmq.wire.keys import Namespace
-from rsmq.wire.limits import (
-    MAX_SECONDS,
-    Seconds,
-    check_whole_number,
-    to_milliseconds,
-    utf16_length,
-)
+from rsmq.wire.limits import MAX_SECONDS, Seconds, check_whole_number, to_milliseconds, utf16_length
 
 #: Whether code declares a definition (``worker.schedule``), or a call has added it.
 Source = Literal["code", "call"]

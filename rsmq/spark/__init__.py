@@ -14,13 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rsmq.errors import (
-    BatchLost,
-    CheckpointSetBack,
-    InvalidOption,
-    MissingExtra,
-    NewerVersion,
-)
+from rsmq.errors import BatchLost, CheckpointSetBack, InvalidOption, MissingExtra, NewerVersion
 
 try:
     from rsmq.spark.source import RsmqDataSource

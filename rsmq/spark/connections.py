@@ -18,13 +18,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 from rsmq import BYTES, RSMQ
 from rsmq.errors import InvalidOption, QueueNotFound, RSMQError
 from rsmq.operations.operation import Command
-from rsmq.operations.plain import (
-    Word,
-    parse_info,
-    parse_time_us,
-    plain_command,
-    plain_commands,
-)
+from rsmq.operations.plain import Word, parse_info, parse_time_us, plain_command, plain_commands
 from rsmq.spark.connection_options import ConnectionOptions
 from rsmq.spark.read.field_request import pack_fields
 from rsmq.spark.read.scan import PendingStep

@@ -182,9 +182,7 @@ class TaskArguments:
         if kind is Any:
             return AnyArgument(name)
         try:
-            from rsmq.tasks.pydantic_arguments import (  # noqa: PLC0415 - needs an extra
-                PydanticArgument,
-            )
+            from rsmq.tasks.pydantic_arguments import PydanticArgument  # noqa: PLC0415 - needs an extra
         except MissingExtra:
             return PlainArgument(self._task, name, kind)
         return PydanticArgument(self._task, name, kind)

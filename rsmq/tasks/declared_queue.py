@@ -18,13 +18,7 @@ from rsmq.tasks.follow import EncodeResult, FollowInWorker
 from rsmq.tasks.task import DeclaredTask
 from rsmq.wire.jobs import MIN_RESULT_TTL_SECONDS
 from rsmq.worker.configuration import Configuration
-from rsmq.worker.listener import (
-    Handlers,
-    Listener,
-    ListenerOptions,
-    PolicyOptions,
-    make_listener,
-)
+from rsmq.worker.listener import Handlers, Listener, ListenerOptions, PolicyOptions, make_listener
 
 _OF_TASKS = PolicyOptions.__annotations__.keys()
 AnyTask = DeclaredTask[..., Any, Any]

@@ -9,12 +9,7 @@ from typing import Any, TypeAlias
 
 from rsmq.errors import QueueNotFound
 from rsmq.operations.arguments import check_batch
-from rsmq.trash.deletion import (
-    Deletion,
-    DeletionKind,
-    Restored,
-    make_deletion_id,
-)
+from rsmq.trash.deletion import Deletion, DeletionKind, Restored, make_deletion_id
 from rsmq.trash.operations import (
     delete_messages_to_trash,
     delete_queue_to_trash,

@@ -11,13 +11,7 @@ from typing import Any
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass, Steps, on_queue
 from rsmq.operations.scripts import loader_of
-from rsmq.trash.deletion import (
-    Deletion,
-    DeletionKind,
-    Restored,
-    decode_deletion,
-    encode_facts,
-)
+from rsmq.trash.deletion import Deletion, DeletionKind, Restored, decode_deletion, encode_facts
 from rsmq.wire.ids import check_id
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import decode_name, encode_name

@@ -15,14 +15,7 @@ from urllib.parse import quote
 
 from rsmq.guarded_log import get_logger
 from rsmq.search.json_path import JsonPath
-from rsmq.web.access.gate import (
-    ADDRESS,
-    ADMIT_AGAIN,
-    HEADERS,
-    PRINCIPAL,
-    Receive,
-    Send,
-)
+from rsmq.web.access.gate import ADDRESS, ADMIT_AGAIN, HEADERS, PRINCIPAL, Receive, Send
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal
 from rsmq.web.audit import AuditEntry, end_facts, facts_of, is_audited, is_destroying

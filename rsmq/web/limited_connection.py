@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from rsmq.web.request_limits import (
-    HEAD_SECONDS,
-    MAX_HEAD_BYTES,
-    MAX_HEADERS,
-    seconds_for_body,
-)
+from rsmq.web.request_limits import HEAD_SECONDS, MAX_HEAD_BYTES, MAX_HEADERS, seconds_for_body
 
 if TYPE_CHECKING:
     import asyncio

@@ -30,13 +30,7 @@ from rsmq.worker.outcome import HandlerCancelled, HandlerStopped, HandlerTimedOu
 from rsmq.worker.run.invoke import Invoker
 from rsmq.worker.state.calls import Job, Lease
 from rsmq.worker.state.error_reader import read_error
-from rsmq.worker.state.jobs import (
-    BatchJob,
-    GroupJob,
-    SingleJob,
-    TrackedJob,
-    single_job_class,
-)
+from rsmq.worker.state.jobs import BatchJob, GroupJob, SingleJob, TrackedJob, single_job_class
 from rsmq.worker.state.lane import Lane
 from rsmq.worker.state.message_state import (
     BEGIN,

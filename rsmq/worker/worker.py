@@ -26,11 +26,7 @@ from redis.exceptions import RedisError
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
 from rsmq.codecs.type_variables import B_co
-from rsmq.errors import (
-    InvalidFormat,
-    NotEmptyInTime,
-    RSMQError,
-)
+from rsmq.errors import InvalidFormat, NotEmptyInTime, RSMQError
 from rsmq.guarded_log import get_logger
 from rsmq.schedules.scheduler import SchedulerThread
 from rsmq.transport.process_identity import describe_process
@@ -42,12 +38,7 @@ from rsmq.worker.children.processes import ChildProcesses, ThreadsWithChildren
 from rsmq.worker.configuration import Configuration
 from rsmq.worker.connection import WorkerConnection, make_async_client
 from rsmq.worker.health import Health
-from rsmq.worker.listener import (
-    MAX_CONCURRENCY,
-    Listener,
-    check_reservations,
-    rank_levels,
-)
+from rsmq.worker.listener import MAX_CONCURRENCY, Listener, check_reservations, rank_levels
 from rsmq.worker.loop.burst import POLL_SECONDS, Burst
 from rsmq.worker.loop.shutdown import Signals, StoppedAtStart
 from rsmq.worker.loop.worker_loop import LoopSettings, WorkerLoop

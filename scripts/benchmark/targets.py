@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from scripts.benchmark.cases import (
-    ASYNCIO as ASYNCIO_1,
-)
+from scripts.benchmark.cases import ASYNCIO as ASYNCIO_1
 from scripts.benchmark.cases import (
     ASYNCIO_100,
     BATCHES,

@@ -16,15 +16,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from rsmq import (
-    RSMQ,
-    AsyncRSMQ,
-    Confirm,
-    InvalidFormat,
-    InvalidValue,
-    NotPossible,
-    NotReplicated,
-)
+from rsmq import RSMQ, AsyncRSMQ, Confirm, InvalidFormat, InvalidValue, NotPossible, NotReplicated
 from rsmq.operations.confirmation import wait_command
 from rsmq.transport.asyncio_ import group_commit
 from tests.blocking import Blocking

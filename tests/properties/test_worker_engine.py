@@ -33,10 +33,7 @@ from rsmq.worker.middleware import Hooks
 from rsmq.worker.operations import register_worker
 from rsmq.worker.settle.release import release_predecessor
 from rsmq.worker.state.lane import Lane
-from rsmq.worker.state.message_state import (
-    CallState,
-    MessageState,
-)
+from rsmq.worker.state.message_state import CallState, MessageState
 from tests.scale import scaled
 
 _numbers = itertools.count()

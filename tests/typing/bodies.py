@@ -10,17 +10,7 @@ import redis
 import redis.asyncio
 from pydantic import BaseModel
 
-from rsmq import (
-    BYTES,
-    JSON,
-    MSGPACK,
-    RSMQ,
-    TEXT,
-    AsyncRSMQ,
-    Codec,
-    Message,
-    StoredMessage,
-)
+from rsmq import BYTES, JSON, MSGPACK, RSMQ, TEXT, AsyncRSMQ, Codec, Message, StoredMessage
 from rsmq.codecs import dataclass_codec, pydantic_codec
 from rsmq.opentelemetry import instrument_client
 

@@ -12,14 +12,7 @@ import redis
 import redis.asyncio
 from redis.cluster import RedisCluster
 
-from rsmq import (
-    RSMQ,
-    AsyncRSMQ,
-    ClientClosed,
-    InvalidFormat,
-    InvalidValue,
-    MissingParameter,
-)
+from rsmq import RSMQ, AsyncRSMQ, ClientClosed, InvalidFormat, InvalidValue, MissingParameter
 from tests.expect import refused
 
 TWINS = {"__enter__": "__aenter__", "__exit__": "__aexit__"}

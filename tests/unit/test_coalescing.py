@@ -13,13 +13,7 @@ from rsmq import TEXT
 from rsmq.operations import messages
 from rsmq.operations.coalescing import KINDS, MAX_BEGUN_BYTES, MAX_CALLS, group_of
 from rsmq.operations.lost_replies import LostReplies
-from rsmq.transport.asyncio_.requests import (
-    BatchRequest,
-    CallRequest,
-    Coalescer,
-    NotSent,
-    Request,
-)
+from rsmq.transport.asyncio_.requests import BatchRequest, CallRequest, Coalescer, NotSent, Request
 from rsmq.wire.keys import Namespace
 
 NS = Namespace()

@@ -22,12 +22,7 @@ from rsmq.waiting.tracking import (
     RECONNECT_SECONDS,
     REPLY_TIMEOUT_SECONDS,
 )
-from rsmq.waiting.watcher_state import (
-    IDLE_SECONDS,
-    TOPOLOGY_CHECK_SECONDS,
-    Action,
-    WatcherState,
-)
+from rsmq.waiting.watcher_state import IDLE_SECONDS, TOPOLOGY_CHECK_SECONDS, Action, WatcherState
 from rsmq.wire.keys import Namespace
 
 QUEUE = b"rsmq:q"

@@ -23,12 +23,7 @@ from rsmq.worker.run import run_queue as run_queue_module
 from rsmq.worker.run.run_queue import RunQueue
 from rsmq.worker.run.run_queue import make_run_queue as make_run_queue_of
 from rsmq.worker.state.jobs import BatchJob, SingleJob
-from rsmq.worker.state.lane import (
-    MAX_PREFETCHED,
-    PREFETCH_SECONDS,
-    WINDOW_CALLS,
-    Lane,
-)
+from rsmq.worker.state.lane import MAX_PREFETCHED, PREFETCH_SECONDS, WINDOW_CALLS, Lane
 from rsmq.worker.state.message_state import CallEvent, change_call
 
 NOW = 1000.0

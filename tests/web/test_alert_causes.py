@@ -15,12 +15,7 @@ from rsmq.explain.alerts.alert import CAUSES, AlertKind
 from rsmq.history.recorder import record_queues
 from rsmq.operations.plain import plain_command
 from rsmq.web import create_app
-from rsmq.worker.operations import (
-    Identity,
-    ReceiveRequest,
-    receive_for_worker,
-    register_worker,
-)
+from rsmq.worker.operations import Identity, ReceiveRequest, receive_for_worker, register_worker
 from tests.program import Program
 from tests.web.asgi import Http
 

@@ -12,13 +12,7 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import YES, command, options
 from rsmq.cli.app.errors import Exit
-from rsmq.cli.app.output import (
-    format_cell,
-    format_table,
-    format_text,
-    format_time,
-    to_json_value,
-)
+from rsmq.cli.app.output import format_cell, format_table, format_text, format_time, to_json_value
 from rsmq.cli.app.queue_names import expand_patterns, read_each
 from rsmq.cli.app.send_options import send_options
 from rsmq.errors.printable import format_count

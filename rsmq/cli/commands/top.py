@@ -71,12 +71,7 @@ def top(
 
 
 def _write_figures(call: Call, figures: list[Figures], reader: NamespacesReader) -> None:
-    from rsmq.cli.commands.top_screen import (  # noqa: PLC0415 - rich takes time to import
-        HEADINGS,
-        choose_columns,
-        fit_columns,
-        format_rows,
-    )
+    from rsmq.cli.commands.top_screen import HEADINGS, choose_columns, fit_columns, format_rows  # noqa: PLC0415 - rich takes time to import
 
     lines: list[str] = []
     if not call.as_json:

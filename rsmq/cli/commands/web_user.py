@@ -86,11 +86,7 @@ def token(call: Call, /, name: str, *, sqs: bool, **rights: Any) -> None:
 
     With --sqs it is an access key: its entry has the secret, which a signature needs.
     """
-    from rsmq.web.access.secrets import (  # noqa: PLC0415 - as above
-        hash_token,
-        make_access_key,
-        make_token,
-    )
+    from rsmq.web.access.secrets import hash_token, make_access_key, make_token  # noqa: PLC0415 - as above
 
     chosen = _rights_of(**rights)
     if sqs:

@@ -39,12 +39,7 @@ def why(call: Call, queue: str, id: str | None) -> None:
     the message follow; ~ is before what is concluded from others and not stored. All times are in
     UTC. Without a history, which rsmq web records, it reads the queue again after a second.
     """
-    from rsmq.explain import (  # noqa: PLC0415 - takes time
-        QueueRates,
-        explain_message,
-        explain_queue,
-        message_timeline,
-    )
+    from rsmq.explain import QueueRates, explain_message, explain_queue, message_timeline  # noqa: PLC0415 - takes time
     from rsmq.explain.reader import observe_message, observe_queue  # noqa: PLC0415 - as above
     from rsmq.figures import RatesReader  # noqa: PLC0415 - as above
 

@@ -14,12 +14,7 @@ from rsmq import QueueAttributes
 from rsmq.errors import InvalidOption
 from rsmq.errors.printable import format_count
 from rsmq.figures.left_behind import LeftBehind
-from rsmq.operations.copying import (
-    compare_settings,
-    copy_policy,
-    copy_queue,
-    read_settings,
-)
+from rsmq.operations.copying import compare_settings, copy_policy, copy_queue, read_settings
 from rsmq.operations.reading import scan_ids
 from rsmq.operations.restore import restore_totals
 from rsmq.spark.connections import SparkServer

@@ -10,14 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    LongType,
-    StringType,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructType, TimestampType
 
 from rsmq.spark.read.reasons import REASON_COLUMNS
 from rsmq.spark.read.sent_columns import SENT_COLUMNS

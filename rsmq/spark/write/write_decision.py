@@ -10,12 +10,7 @@ import msgpack
 
 from rsmq.errors import BatchLost, CheckpointSetBack
 from rsmq.spark.connections import SparkServer, get_server
-from rsmq.spark.operations.staged_writes import (
-    Decision,
-    decide_write,
-    finish_write,
-    publish_staged,
-)
+from rsmq.spark.operations.staged_writes import Decision, decide_write, finish_write, publish_staged
 from rsmq.spark.write.sink_options import SinkOptions
 from rsmq.wire.keys import QueueKeys
 

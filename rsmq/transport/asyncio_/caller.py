@@ -20,14 +20,10 @@ from rsmq.transport.asyncio_.cancellation import CancellationGuard
 from rsmq.transport.asyncio_.multiplexed import MultiplexedConnection
 from rsmq.transport.asyncio_.multiplexed_caller import AsyncMultiplexedCaller
 from rsmq.transport.asyncio_.router import AsyncServerRouter
-from rsmq.transport.commands import (
-    routing_key,
-)
+from rsmq.transport.commands import routing_key
 from rsmq.transport.origin import Origin
 from rsmq.transport.redis_py import is_client_of_group, timeout_of_connections
-from rsmq.transport.retry import (
-    choose_deadline,
-)
+from rsmq.transport.retry import choose_deadline
 from rsmq.transport.servers import owner_of_connections, servers_of_client, servers_of_url
 from rsmq.transport.sharing import Sharing
 from rsmq.transport.topology.address import Address

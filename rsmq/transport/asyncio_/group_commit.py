@@ -26,10 +26,7 @@ from rsmq.operations.confirmation import (
     wait_command,
 )
 from rsmq.operations.operation import Command, Operation, RetryClass
-from rsmq.transport.asyncio_.multiplexed import (
-    MultiplexedConnection,
-    ReconnectingConnection,
-)
+from rsmq.transport.asyncio_.multiplexed import MultiplexedConnection, ReconnectingConnection
 from rsmq.transport.asyncio_.requests import NotSent
 from rsmq.transport.commands import call_commands, script_reply
 from rsmq.transport.confirmation import CONNECTION_BROKE, demotion_error, longest_wait

@@ -34,11 +34,7 @@ from rsmq.transport.packing import pack_small_call
 from rsmq.transport.redis_py import detach_writer, make_reader
 from rsmq.transport.retry import INTERRUPTION_GRACE_SECONDS
 from rsmq.transport.signals import DeferredSignals
-from rsmq.transport.socket import (
-    CHECKS_PER_TIMEOUT,
-    LARGE_SEND_BYTES,
-    unsent_bytes,
-)
+from rsmq.transport.socket import CHECKS_PER_TIMEOUT, LARGE_SEND_BYTES, unsent_bytes
 from rsmq.transport.topology.group import ServerPool
 
 _INCOMPLETE = object()

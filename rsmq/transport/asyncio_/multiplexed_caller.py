@@ -37,10 +37,7 @@ from rsmq.transport.commands import (
 from rsmq.transport.failure_texts import describe_server
 from rsmq.transport.origin import Origin
 from rsmq.transport.redis_py import timeout_of_connections
-from rsmq.transport.retry import (
-    Failure,
-    classify,
-)
+from rsmq.transport.retry import Failure, classify
 from rsmq.transport.topology.group import ServerPool
 from rsmq.wire.limits import ACCEPTED_BODY_BYTES, check_body_size
 

@@ -12,15 +12,7 @@ from rsmq.schedules.definition import StoredSchedule
 from rsmq.vocabulary.sends import SCHEDULE
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.bodies import BODIES, show_body
-from rsmq.web.fields import (
-    BODY_FIELDS,
-    Field,
-    Refused,
-    Shape,
-    between,
-    one_of,
-    read_body,
-)
+from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape, between, one_of, read_body
 from rsmq.web.routes.forms import may, show_value
 from rsmq.web.send_fields import list_fields
 from rsmq.web.table import ApiAnswer, ApiCall, Handler, Route, Scope

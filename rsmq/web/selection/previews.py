@@ -17,13 +17,7 @@ from rsmq.search.redaction import Redaction
 from rsmq.web.client import Client
 from rsmq.web.fields import Refused
 from rsmq.web.search import MessageQuery, read_page
-from rsmq.web.selection.operations import (
-    STEP,
-    Row,
-    read_rows,
-    read_selection,
-    store_selection,
-)
+from rsmq.web.selection.operations import STEP, Row, read_rows, read_selection, store_selection
 from rsmq.web.selection.selection import (
     Selection,
     decode_selection,

@@ -21,12 +21,7 @@ from rsmq.worker.run.invoke import Invoker, is_cancelled_by_program
 from rsmq.worker.run.run_queue import RunQueue
 from rsmq.worker.state.calls import Job
 from rsmq.worker.state.error_reader import read_error
-from rsmq.worker.state.message_state import (
-    CALL_ABANDONED,
-    CALL_RUNNING,
-    EXPIRE,
-    change_message,
-)
+from rsmq.worker.state.message_state import CALL_ABANDONED, CALL_RUNNING, EXPIRE, change_message
 
 #: Calls that one task runs in a row before it yields to other tasks of the loop.
 _MAX_CALLS_IN_A_ROW = 100

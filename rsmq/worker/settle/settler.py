@@ -47,12 +47,7 @@ from rsmq.worker.outcome import (
     Retried,
     decide,
 )
-from rsmq.worker.settle.pending import (
-    DeadLetterKind,
-    Decision,
-    Kind,
-    PendingOutcomes,
-)
+from rsmq.worker.settle.pending import DeadLetterKind, Decision, Kind, PendingOutcomes
 from rsmq.worker.settle.refusals import find_refusals, first_of_bytes, next_message_of
 from rsmq.worker.state.calls import Job, Lease
 from rsmq.worker.state.error_reader import read_error

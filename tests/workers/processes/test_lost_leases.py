@@ -6,13 +6,7 @@ import signal
 import threading
 import time
 
-from tests.workers.processes.conftest import (
-    assert_nothing_left,
-    fill,
-    now_ms,
-    scores,
-    wait_until,
-)
+from tests.workers.processes.conftest import assert_nothing_left, fill, now_ms, scores, wait_until
 
 VT = 1
 RETRIES = 1

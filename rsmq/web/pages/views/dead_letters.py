@@ -13,12 +13,7 @@ from rsmq.search.failure_causes import UNKNOWN_CAUSE
 from rsmq.web.pages.crash_evidence import UNKNOWN_ENDS
 from rsmq.web.pages.formats import show_number
 from rsmq.web.pages.links import with_query
-from rsmq.web.pages.recent_changes import (
-    moved_ids,
-    read_changes,
-    say_changes,
-    say_moves,
-)
+from rsmq.web.pages.recent_changes import moved_ids, read_changes, say_changes, say_moves
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.dead_letter_queues import read_newest
 from rsmq.web.pages.views.figures import Figure, counted
