@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 from urllib.parse import unquote
 
 from rsmq.web.fields import Refused
+from rsmq.web.wording import ForPrograms
 
 
 class RouterEntry(Protocol):
@@ -98,5 +99,8 @@ class PathRouter(Generic[EntryT]):
 
 def _not_found() -> Refused:
     return Refused(
-        "notFound", "There is no such path", status=404, hint="/api/v1/openapi.json has all paths."
+        "notFound",
+        "There is no such path",
+        status=404,
+        hint=ForPrograms("/api/v1/openapi.json has all paths."),
     )

@@ -43,8 +43,22 @@ _MAX_SHOWN = 80
 _MAX_NUMBER = 2**64
 
 
+class ForPrograms(str):
+    """A hint that names a route: only a program can follow it, and pages leave it out."""
+
+    __slots__ = ()
+
+
 class HttpWords(Words):
-    """The words of HTTP."""
+    """
+    The words of HTTP.
+
+    Attributes:
+        names_route: whether a text with these words names a route.
+    """
+
+    def __init__(self) -> None:
+        self.names_route = False
 
     def value(self, value: object) -> str:
         """Return a value as JSON writes it."""
@@ -65,6 +79,7 @@ class HttpWords(Words):
 
     def method(self, name: str, argument: str | None, queue: str | None) -> str:  # noqa: ARG002 - the path has it
         """Return the route of a method."""
+        self.names_route = True
         route = BY_NAME[name].route
         return route if argument is None else f"{self.argument(argument)} of {route}"
 
@@ -82,10 +97,12 @@ def detail_of(error: RSMQError) -> str:
 
 
 def hint_of(error: RSMQError) -> str | None:
-    """Return the rule or the remedy."""
+    """Return the rule or the remedy; ``ForPrograms`` if it names a route."""
     if isinstance(error, MissingExtra):
         return f"Who runs the server can install its extra {error.value}."
-    return _HINTS.get(type(error)) or error.hint_in(_WORDS)
+    words = HttpWords()
+    hint = _HINTS.get(type(error)) or error.hint_in(words)
+    return ForPrograms(hint) if hint and words.names_route else hint
 
 
 def facts_of(error: RSMQError) -> dict[str, Any]:

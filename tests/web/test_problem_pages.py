@@ -1,6 +1,12 @@
 """What a page shows instead of what was asked for."""
 
+import ast
+import re
+from importlib.resources import files
+
+from rsmq.errors import InvalidValue, QueueNotFound
 from rsmq.web.access.secrets import hash_password
+from rsmq.web.wording import ForPrograms, hint_of
 from tests.web.test_pages import _cookie_of, _pages, _post, _users
 
 
@@ -47,3 +53,23 @@ def test_the_page_of_a_queue_that_is_not_there_speaks_to_a_person(run):
         assert "with PUT /queues/{queue}" in (await http("GET", "/queues/none")).json["hint"]
 
     run(test)
+
+
+def test_a_hint_that_names_a_route_is_for_programs():
+    assert isinstance(hint_of(QueueNotFound("none")), ForPrograms)
+    assert not isinstance(hint_of(InvalidValue("vt", 0, 9, value=10)), ForPrograms)
+
+
+def test_written_hints_that_name_routes_are_for_programs():
+    """A hint that is a plain text is shown on pages."""
+    route = re.compile(r"\b(GET|PUT|PATCH|POST|DELETE)\b|/api/")
+    found = [
+        (path.name, word.value.value)
+        for path in files("rsmq").joinpath("web").rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Refused"
+        for word in call.keywords
+        if word.arg == "hint" and isinstance(word.value, ast.Constant)
+    ]
+    assert len(found) > 20
+    assert [each for each in found if route.search(each[1])] == []

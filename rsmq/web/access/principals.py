@@ -13,6 +13,7 @@ from rsmq.search.redaction import Redaction
 from rsmq.trash.deletion import UNKNOWN_CALLER
 from rsmq.web.fields import Refused
 from rsmq.web.table import READING, Scope
+from rsmq.web.wording import ForPrograms
 
 #: The scopes of each role.
 ROLES: dict[str, frozenset[Scope]] = {
@@ -110,7 +111,7 @@ def namespace_not_found() -> Refused:
         NAMESPACE_NOT_FOUND,
         "There is no such namespace for this caller",
         status=404,
-        hint="GET /api/v1/ns lists its namespaces.",
+        hint=ForPrograms("GET /api/v1/ns lists its namespaces."),
     )
 
 

@@ -5,13 +5,13 @@ How pages show values: numbers, times, and names of any characters.
 from __future__ import annotations
 
 import json
-import re
 import time
 import unicodedata
 from datetime import UTC, datetime
 
 from rsmq.web.access.principals import EVERYONE
 from rsmq.web.problems import HttpProblem
+from rsmq.web.wording import ForPrograms
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 #: Categories of characters that are not seen, or that change how others are seen.
@@ -21,7 +21,6 @@ _ADVICE = {
     "queueNotFound": "It may have been deleted, or nobody has created it yet.",
     "unauthorized": "Log in.",
 }
-_FOR_PROGRAMS = re.compile(r"\b(GET|PUT|PATCH|POST|DELETE)\b|/api/")
 #: Advice for people, if there is a hint for programs.
 _INSTEAD = {
     "notFound": "The address may be mistyped, or of another version. "
@@ -144,7 +143,7 @@ def advice_of(problem: HttpProblem) -> str | None:
     """Return what a person can do about a problem; None if only a program can do it."""
     if problem.code in _ADVICE:
         return _ADVICE[problem.code]
-    if problem.hint and _FOR_PROGRAMS.search(problem.hint):
+    if isinstance(problem.hint, ForPrograms):
         return _INSTEAD.get(problem.code)
     return problem.hint
 

@@ -17,6 +17,7 @@ from rsmq.web.routes.forms import QUEUE, show_attributes, show_fields
 from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
 from rsmq.web.send_fields import list_attributes
 from rsmq.web.table import ApiAnswer, ApiCall, Handler, Route, Scope
+from rsmq.web.wording import ForPrograms
 
 QUEUE_RESULT = (
     Field("name", Shape.TEXT, "The name."),
@@ -44,7 +45,7 @@ async def _create(call: ApiCall) -> ApiAnswer:
                 "The queue exists with other attributes",
                 status=409,
                 value=", ".join(f"{each} {value}" for each, value in others.items()),
-                hint="Change them with PATCH.",
+                hint=ForPrograms("Change them with PATCH."),
             )
     return ApiAnswer(show_attributes(name, attributes), 201 if is_new else 200)
 

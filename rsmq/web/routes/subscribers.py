@@ -14,6 +14,7 @@ from rsmq.web.blocking import in_thread
 from rsmq.web.fields import Field, Refused, Shape, between
 from rsmq.web.routes.forms import QUEUE, may
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+from rsmq.web.wording import ForPrograms
 from rsmq.webhooks.shared_breaker import PushTarget, list_targets, remove_target, resume_target
 from rsmq.webhooks.targets import target_field
 
@@ -99,7 +100,10 @@ async def _change(change: Any, call: ApiCall) -> ApiAnswer:
     changed = await in_thread(call.queues, change_chosen)
     if not changed:
         raise Refused(
-            "webhookNotFound", "There is no such target", status=404, hint="GET /webhooks has all."
+            "webhookNotFound",
+            "There is no such target",
+            status=404,
+            hint=ForPrograms("GET /webhooks has all."),
         )
     return ApiAnswer({"changed": sum(changed)})
 
