@@ -13,13 +13,13 @@ Needs the extra ``sqlalchemy``. Without it, the import raises MissingExtra.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
 from rsmq.errors import InvalidFormat, MissingExtra, show_type
 from rsmq.tasks import Signature
-from rsmq.tasks.deferred_send import prepare_call, prepare_send
+from rsmq.tasks.deferred_send import DeferredArguments, prepare_call, prepare_send
 
 try:
     from sqlalchemy import event
@@ -41,7 +41,7 @@ def send_on_commit(
     queues: RSMQ[Any],
     qname: str,
     body: Any,
-    **options: Any,
+    **options: Unpack[DeferredArguments],
 ) -> None: ...
 @overload
 def send_on_commit(
@@ -49,7 +49,7 @@ def send_on_commit(
     queues: AsyncRSMQ[Any],
     qname: str,
     body: Any,
-    **options: Any,
+    **options: Unpack[DeferredArguments],
 ) -> None: ...
 @overload
 def send_on_commit(
@@ -58,7 +58,11 @@ def send_on_commit(
     /,
 ) -> None: ...
 def send_on_commit(
-    session: Any, queues: Any, qname: Any = None, body: Any = None, **options: Any
+    session: Any,
+    queues: Any,
+    qname: Any = None,
+    body: Any = None,
+    **options: Unpack[DeferredArguments],
 ) -> None:
     """
     Send a message when the transaction of a session has committed.

@@ -4,14 +4,14 @@ Messages that are sent when a transaction of the database has committed.
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 from django.db import transaction
 
 from rsmq._sync.client import RSMQ
 from rsmq.errors import InvalidFormat, show_type
 from rsmq.tasks import Signature
-from rsmq.tasks.deferred_send import prepare_call, prepare_send
+from rsmq.tasks.deferred_send import DeferredArguments, prepare_call, prepare_send
 
 
 @overload
@@ -22,7 +22,7 @@ def send_on_commit(
     *,
     using: str | None = None,
     robust: bool = False,
-    **options: Any,
+    **options: Unpack[DeferredArguments],
 ) -> None: ...
 @overload
 def send_on_commit(
@@ -35,7 +35,7 @@ def send_on_commit(
     *,
     using: str | None = None,
     robust: bool = False,
-    **options: Any,
+    **options: Unpack[DeferredArguments],
 ) -> None:
     """
     Send a message when the transaction of the database has committed, by Django's ``on_commit``.

@@ -6,15 +6,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from datetime import timedelta
+from typing import Any, Unpack
 
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
 from rsmq.codecs import JSON, Codec, check_codec
 from rsmq.headers import current_headers, use_headers
+from rsmq.operations.confirmation import Confirm
 from rsmq.operations.messages import send_message
 from rsmq.tasks import Signature
+from rsmq.vocabulary.send_arguments import SendArguments
 from rsmq.wire.keys import Namespace
+
+
+class DeferredArguments(SendArguments, total=False):
+    """The options of ``send_message``."""
+
+    codec: Codec | None
+    """The codec of this send; None uses the client's."""
+
+    confirm: Confirm | None
+    """As for ``send_message``."""
+
+    timeout: float | timedelta | None
+    """As for ``send_message``; it begins with the send."""
 
 
 def prepare_send(
@@ -23,9 +39,9 @@ def prepare_send(
     body: object,
     *,
     codec: Codec | None = None,
-    confirm: Any = None,
-    timeout: Any = None,
-    **options: Any,
+    confirm: Confirm | None = None,
+    timeout: float | timedelta | None = None,
+    **options: Unpack[SendArguments],
 ) -> Callable[[], Any]:
     """
     Return a call that sends a message; that of an asyncio client returns an awaitable.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from rsmq.vocabulary.sends import ANNOTATIONS, ValueKind
@@ -20,6 +21,7 @@ from rsmq.wire.fields import (
     EXPIRED,
     KEEP,
     MAX_RECEIVES,
+    NODE_FIELDS,
     PAUSED,
     THROTTLE,
     TOTAL_RECEIVED,
@@ -304,6 +306,8 @@ CREATE = QueueCall("create_queue", QUEUE_ATTRIBUTES)
 SET = QueueCall("set_queue_attributes", QUEUE_ATTRIBUTES)
 LIMIT = QueueCall("set_queue_limits", QUEUE_ATTRIBUTES)
 POLICY = QueueCall("set_dead_letter_policy", QUEUE_ATTRIBUTES)
+#: The attributes that the Node client sets too.
+NODE_SETTINGS = {name: each for name, each in CREATE.options.items() if each.field in NODE_FIELDS}
 #: The attributes that a queue is created with, at least.
 REQUIRED_ATTRIBUTES = tuple(each for each in CREATE.options.values() if each.default is not None)
 
@@ -311,6 +315,18 @@ REQUIRED_ATTRIBUTES = tuple(each for each in CREATE.options.values() if each.def
 def read_attributes(stored: Mapping[str, bytes | None]) -> dict[str, Any]:
     """Return the values of ``QUEUE_ATTRIBUTES``, by name, of fields as any client stored them."""
     return {each.name: each.parse(stored.get(each.field)) for each in QUEUE_ATTRIBUTES}
+
+
+def show_as_node(attributes: Any) -> dict[str, Any]:
+    """Return the attributes and counts of a queue with the Node client's names, in its order."""
+    names = {each.field: each.name for each in QUEUE_ATTRIBUTES}
+    values = {field: getattr(attributes, names[field]) for field in NODE_FIELDS}
+    times = {
+        field: int(value.timestamp()) for field, value in values.items()
+        if isinstance(value, datetime)
+    }  # fmt: skip
+    counts = {"msgs": attributes.messages, "hiddenmsgs": attributes.hidden_messages}
+    return {**values, **times, **counts}
 
 
 def encode_attributes(values: Mapping[str, Any], call: QueueCall) -> dict[QueueAttribute, bytes]:

@@ -50,10 +50,10 @@ DIVIDED = "x:divided"
 #: The prefix of all attributes that belong to extensions.
 EXTENSION_PREFIX = b"x:"
 
-#: The attributes of the Node client. They can't be message ids: see lua/fragments/reserved.lua.
-NODE_ATTRIBUTES = frozenset(
-    (b"vt", b"delay", b"maxsize", b"totalrecv", b"totalsent", b"created", b"modified")
-)
+#: The attributes of the Node client, in its order. They can't be message ids: see
+#: lua/fragments/reserved.lua.
+NODE_FIELDS = ("vt", "delay", "maxsize", TOTAL_RECEIVED, TOTAL_SENT, "created", "modified")
+NODE_ATTRIBUTES = frozenset(field.encode() for field in NODE_FIELDS)
 
 #: The suffixes of a message's fields, after its id: receive count, time of the first receive, and
 #: the metadata of apalis-rsmq.

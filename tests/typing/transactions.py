@@ -15,7 +15,7 @@ from rsmq.tasks import Signature
 def accepted(session: Session, sessions: scoped_session[Session]) -> None:
     """Check that a session takes a synchronous client."""
     send_on_commit(session, RSMQ.from_url("memory://"), "q", "x", delay=5)
-    send_on_commit(sessions, RSMQ.from_url("memory://"), "q", b"x")
+    send_on_commit(sessions, RSMQ.from_url("memory://"), "q", b"x", group="g", timeout=3)
 
 
 def accepted_async(session: AsyncSession, queues: AsyncRSMQ) -> None:
@@ -31,3 +31,9 @@ def accepted_signature(session: Session | AsyncSession, call: Signature[Any]) ->
 def refused(session: Session, queues: AsyncRSMQ) -> None:
     """Check that a client must fit its session."""
     send_on_commit(session, queues, "q", "x")  # type: ignore[call-overload]
+
+
+def refused_options(session: Session, queues: RSMQ) -> None:
+    """Check that an option has the name and the type of the send."""
+    send_on_commit(session, queues, "q", "x", dealy=5)  # type: ignore[call-overload]
+    send_on_commit(session, queues, "q", "x", group=5)  # type: ignore[call-overload]

@@ -10,15 +10,17 @@ from typing import Any
 
 from rsmq.errors import RSMQError
 from rsmq.pyrsmq.cmd.exceptions import InvalidParameterValue
+from rsmq.vocabulary.queues import NODE_SETTINGS
 from rsmq.wire.keys import Namespace
-from rsmq.wire.limits import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, UNLIMITED
+from rsmq.wire.limits import MAX_SECONDS
 from rsmq.wire.names import decode_name
 
 _MAX_NAME_LENGTH = 64
 _PYRSMQ_MAX_MAXSIZE = 65565  # PyRSMQ's own limit; larger than that of other clients
 
 _SECONDS_HINT = f"Seconds from 0 to {MAX_SECONDS}."
-_SIZE_HINT = f"A size from {MIN_MAXSIZE} to {MAX_MAXSIZE}, or -1 for unlimited."
+_SIZE = NODE_SETTINGS["maxsize"]
+_SIZE_HINT = f"A size from {_SIZE.low} to {_SIZE.high}, or {_SIZE.unlimited} for unlimited."
 
 
 def check_parameter(namespace: Namespace, name: str, value: object) -> Any:
@@ -79,10 +81,15 @@ def _check_id(_: Namespace, value: object) -> str:
 
 def _check_maxsize(_: Namespace, value: object) -> float:
     number = _parse_number(value)
-    is_in_range = number is not None and MIN_MAXSIZE <= int(number) <= _PYRSMQ_MAX_MAXSIZE
-    if number is None or not (is_in_range or number == UNLIMITED):
+    low = _SIZE.low or 0
+    is_in_range = number is not None and low <= int(number) <= _PYRSMQ_MAX_MAXSIZE
+    if number is None or not (is_in_range or number == _SIZE.unlimited):
         raise InvalidParameterValue("maxsize", value, _SIZE_HINT)
     return number
+
+
+def _seconds_check(name: str) -> Callable[[Namespace, object], float]:
+    return lambda _, value: check_seconds(name, value)
 
 
 def _parse_number(value: Any) -> float | None:
@@ -97,8 +104,7 @@ def _parse_number(value: Any) -> float | None:
 _CHECKS: dict[str, Callable[[Namespace, object], Any]] = {
     "qname": _check_qname,
     "id": _check_id,
-    "vt": lambda _, value: check_seconds("vt", value),
-    "delay": lambda _, value: check_seconds("delay", value),
+    **{name: _seconds_check(name) for name in NODE_SETTINGS},
     "maxsize": _check_maxsize,
     "message": _check_message,
 }

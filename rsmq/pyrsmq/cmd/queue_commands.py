@@ -5,14 +5,15 @@ The commands for queues: create, delete, list, and their attributes.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rsmq.errors import RSMQError
 from rsmq.pyrsmq.cmd.base_command import Command, QueueCommand
 from rsmq.pyrsmq.cmd.caller_warnings import warn
-from rsmq.wire.fields import TOTAL_RECEIVED, TOTAL_SENT
+from rsmq.vocabulary.queues import NODE_SETTINGS, show_as_node
+from rsmq.vocabulary.sends import ValueKind
 from rsmq.wire.keys import Namespace
-from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT, MAX_MAXSIZE
 from rsmq.wire.names import encode_name
 
 if TYPE_CHECKING:
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
 class _AttributesCommand(QueueCommand):
     """A command that has a queue's attributes as parameters."""
 
-    parameters: ClassVar[tuple[str, ...]] = ("qname", "vt", "delay", "maxsize", "quiet")
+    parameters: ClassVar[tuple[str, ...]] = ("qname", *NODE_SETTINGS, "quiet")
+
+    def _settings(self, defaults: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the attributes that are set, or have a default, as they are stored."""
+        values = {**defaults, **self._values}
+        return {name: _to_stored(name, values[name]) for name in NODE_SETTINGS if name in values}
 
     def vt(self, value: float) -> Self:
         """Set the visibility timeout, seconds. A new queue's default is 30."""
@@ -50,9 +56,7 @@ class CreateQueueCommand(_AttributesCommand):
             )
         return self._rsmq.core.create_queue(
             self._qname,
-            vt=_round_up_seconds("vt", self._values.get("vt", DEFAULT_VT)),
-            delay=_round_up_seconds("delay", self._values.get("delay", DEFAULT_DELAY)),
-            maxsize=_limit_maxsize(self._values.get("maxsize", DEFAULT_MAXSIZE)),
+            **self._settings({name: each.default for name, each in NODE_SETTINGS.items()}),
         )
 
 
@@ -99,11 +103,7 @@ class SetQueueAttributesCommand(_AttributesCommand):
     """
 
     def _run(self) -> Any:
-        attributes: dict[str, Any] = {
-            name: _limit_maxsize(value) if name == "maxsize" else _round_up_seconds(name, value)
-            for name, value in self._values.items()
-            if name in ("vt", "delay", "maxsize")
-        }
+        attributes = self._settings({})
         core = self._rsmq.core
         return _make_attributes_dict(
             core.set_queue_attributes(self._qname, **attributes)
@@ -113,34 +113,16 @@ class SetQueueAttributesCommand(_AttributesCommand):
 
 
 def _make_attributes_dict(attributes: QueueAttributes) -> dict[str, Any]:
-    created, modified = attributes.created, attributes.modified
-    return {
-        "vt": float(attributes.vt),
-        "delay": float(attributes.delay),
-        "maxsize": attributes.maxsize,
-        TOTAL_RECEIVED: attributes.total_received,
-        TOTAL_SENT: attributes.total_sent,
-        "created": None if created is None else int(created.timestamp()),
-        "modified": None if modified is None else int(modified.timestamp()),
-        "msgs": attributes.messages,
-        "hiddenmsgs": attributes.hidden_messages,
-    }
+    shown = show_as_node(attributes)
+    return {**shown, "vt": float(attributes.vt), "delay": float(attributes.delay)}
 
 
-def _round_up_seconds(name: str, seconds: float) -> int:
-    """Return seconds as a whole number: other clients can't read fractions in a queue."""
-    rounded = math.ceil(seconds)
-    if rounded != seconds:
-        warn(
-            f"{name}={seconds:g} of a queue is stored as {rounded}: "
-            "other clients read whole seconds"
-        )
-    return rounded
-
-
-def _limit_maxsize(size: float) -> int:
-    """Return a size limit as a whole number that other clients accept."""
-    limit = min(math.ceil(size), MAX_MAXSIZE)
-    if limit != size:
-        warn(f"maxsize={size:g} of a queue is stored as {limit}: other clients refuse it")
-    return limit
+def _to_stored(name: str, value: float) -> int:
+    """Return the nearest value that other clients accept: a whole number within the range."""
+    setting = NODE_SETTINGS[name]
+    stored = min(math.ceil(value), int(setting.high or 0))
+    if stored != value:
+        is_time = setting.kind is ValueKind.SECONDS
+        reason = "read whole seconds" if is_time else "refuse it"
+        warn(f"{name}={value:g} of a queue is stored as {stored}: other clients {reason}")
+    return stored

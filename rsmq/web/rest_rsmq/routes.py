@@ -9,20 +9,18 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rsmq.vocabulary.queues import NODE_SETTINGS, show_as_node
 from rsmq.web.bodies import BODIES
 from rsmq.web.client import Client
 from rsmq.web.rest_rsmq.values import (
     NodeError,
     check_id,
     check_name,
-    read_seconds,
-    read_size,
-    require_seconds,
+    read_number,
+    require_number,
 )
 from rsmq.web.table import Scope
-from rsmq.wire.fields import TOTAL_RECEIVED, TOTAL_SENT
 
-_VT, _DELAY, _MAXSIZE = 30, 0, 65_536
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -61,27 +59,16 @@ async def _list(queues: Client, _: NodeRequest) -> NodeResult:
 
 async def _attributes(queues: Client, request: NodeRequest) -> NodeResult:
     found = await queues.get_queue_attributes(check_name(request.names[0]))
-    return NodeResult(
-        {
-            "vt": found.vt,
-            "delay": found.delay,
-            "maxsize": found.maxsize,
-            TOTAL_RECEIVED: found.total_received,
-            TOTAL_SENT: found.total_sent,
-            "created": found.created and int(found.created.timestamp()),
-            "modified": found.modified and int(found.modified.timestamp()),
-            "msgs": found.messages,
-            "hiddenmsgs": found.hidden_messages,
-        }
-    )
+    return NodeResult(show_as_node(found))
 
 
 async def _create(queues: Client, request: NodeRequest) -> NodeResult:
     name = check_name(request.names[0])
-    vt = read_seconds("vt", request.body.get("vt"), _VT)
-    delay = read_seconds("delay", request.body.get("delay"), _DELAY)
-    maxsize = read_size(request.body.get("maxsize"), _MAXSIZE)
-    await queues.create_queue(name, vt=vt or 0, delay=delay or 0, maxsize=maxsize)
+    values = {
+        item: read_number(item, request.body.get(item), setting.default)
+        for item, setting in NODE_SETTINGS.items()
+    }
+    await queues.create_queue(name, **values)
     return NodeResult({"result": 1})
 
 
@@ -96,7 +83,7 @@ async def _send(queues: Client, request: NodeRequest) -> NodeResult:
     # The original looks for the queue before it checks the values.
     if delay is not None or not isinstance(message, str):
         await queues.get_queue_attributes(name)
-    seconds = read_seconds("delay", delay, None)
+    seconds = read_number("delay", delay)
     if not isinstance(message, str):
         raise NodeError("messageNotString", "Message must be a string")
     text = _LONE_SURROGATE.sub("\ufffd", message)
@@ -107,7 +94,7 @@ async def _receive(queues: Client, request: NodeRequest) -> NodeResult:
     name, vt = check_name(request.names[0]), request.either("vt")
     if vt is not None:
         await queues.get_queue_attributes(name)
-    found = await queues.receive_message(name, vt=read_seconds("vt", vt, None), codec=BODIES)
+    found = await queues.receive_message(name, vt=read_number("vt", vt), codec=BODIES)
     if found is None:
         return NodeResult({})
     return NodeResult(
@@ -124,7 +111,7 @@ async def _receive(queues: Client, request: NodeRequest) -> NodeResult:
 
 async def _change(queues: Client, request: NodeRequest) -> NodeResult:
     name, id = check_name(request.names[0]), check_id(request.names[1])
-    seconds = require_seconds("vt", request.either("vt"))
+    seconds = require_number("vt", request.either("vt"))
     return NodeResult({"result": int(await queues.change_message_visibility(name, id, seconds))})
 
 

@@ -8,8 +8,7 @@ import math
 import re
 from typing import Any
 
-_MAX_SECONDS = 9_999_999
-_MIN_SIZE, _MAX_SIZE = 1024, 65_536
+from rsmq.vocabulary.queues import NODE_SETTINGS
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,160}")
 _ID = re.compile(r"[a-zA-Z0-9:]{32}")
@@ -47,24 +46,15 @@ def check_id(id: str) -> str:
     return id
 
 
-def read_seconds(item: str, value: Any, default: int | None) -> int | None:
-    """Return vt or delay; the default if it is null or missing."""
-    return default if value is None else _in_range(item, parse_int(value), 0, _MAX_SECONDS)
+def read_number(item: str, value: Any, default: Any = None) -> Any:
+    """Return vt, delay or maxsize; the default if it is null or missing."""
+    return default if value is None else require_number(item, value)
 
 
-def require_seconds(item: str, value: Any) -> int:
-    """Return vt; it must be there."""
-    return _in_range(item, parse_int(value), 0, _MAX_SECONDS)
-
-
-def read_size(value: Any, default: int) -> int:
-    """Return maxsize; the default if it is null or missing."""
-    if value is None:
-        return default
-    return _in_range("maxsize", parse_int(value), _MIN_SIZE, _MAX_SIZE)
-
-
-def _in_range(item: str, number: int | None, low: int, high: int) -> int:
+def require_number(item: str, value: Any) -> int:
+    """Return vt, delay or maxsize; it must be there."""
+    number, setting = parse_int(value), NODE_SETTINGS[item]
+    low, high = int(setting.low or 0), int(setting.high or 0)
     if number is None or not low <= number <= high:
         raise NodeError("invalidValue", f"{item} must be between {low} and {high}")
     return number

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from rsmq.vocabulary.queues import REQUIRED_ATTRIBUTES
 from rsmq.web.client import Client
 from rsmq.web.sqs.errors import SqsError, invalid_value
 from rsmq.web.sqs.names import SqsSite, is_fifo, to_stored
@@ -49,7 +50,11 @@ _READ_ONLY = ("QueueArn", "CreatedTimestamp", "LastModifiedTimestamp", *_COUNTS)
 _READABLE = {*_RANGES, *_CHOICES, *_TEXTS, *_READ_ONLY, "RedrivePolicy", "All"}
 
 #: What a queue gets that SQS creates.
-NEW_FIELDS: dict[str, Any] = {"vt": 30, "delay": 0, "maxsize": UNLIMITED, KEEP: 345_600}
+NEW_FIELDS: dict[str, Any] = {
+    **{each.field: each.default for each in REQUIRED_ATTRIBUTES},
+    "maxsize": UNLIMITED,
+    KEEP: 345_600,
+}
 _RETENTION_WITHOUT_KEEP = 1_209_600
 
 
