@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS
+from rsmq.vocabulary.sends import ValueKind
 from rsmq.wire.fields import DIVIDED, GROUPED, LIMITED, NAMED, RATED, RESUMED, SQS
 
 
@@ -127,6 +128,48 @@ STORED_FACTS: tuple[StoredFact, ...] = (
             for carrier in _TO_OTHER_QUEUES
             if carrier not in {Carrier.MOVE, Carrier.DEAD_LETTER}
         },
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFact:
+    """
+    A fact that ``StoredMessage`` has as a value, and that every face shows.
+
+    HTTP's answers and its OpenAPI document, the program's JSON and lines, the page of a message and
+    the columns of Spark follow from it.
+
+    Attributes:
+        name: the attribute, the field of JSON and the column.
+        kind: the type of its value.
+        text: what it is, in one sentence.
+        shown: how pages show it, with the names of facts in braces; "" shows it with another one.
+        line: how the program's lines show it.
+    """
+
+    name: str
+    kind: ValueKind
+    text: str
+    shown: str = ""
+    line: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it is called on pages."""
+        return self.name.replace("_", " ")
+
+
+#: These facts, in the order of the faces.
+SHOWN_FACTS = (
+    ShownFact("group", ValueKind.LABEL, "Its group.", "{group}", "in group {group}"),
+    ShownFact(
+        "limit_key", ValueKind.LABEL, "Its limit key.", "{limit_key}, {max_running} at a time",
+        "of limit key {limit_key}, {max_running} at a time",
+    ),
+    ShownFact(
+        "max_running", ValueKind.WHOLE_NUMBER,
+        "How many messages of the limit key may run at a time.",
     ),
 )  # fmt: skip
 

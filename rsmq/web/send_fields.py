@@ -9,6 +9,7 @@ from typing import Any
 
 from rsmq.vocabulary.queues import QUEUE_ATTRIBUTES, QueueCall
 from rsmq.vocabulary.sends import SendCall, ValueKind
+from rsmq.vocabulary.stored import SHOWN_FACTS
 from rsmq.web.fields import Field, Shape, between, one_of
 
 _SHAPES = {
@@ -43,6 +44,11 @@ def list_attributes(call: QueueCall | None = None) -> tuple[Field, ...]:
     return tuple(
         Field(each.name, _SHAPES[each.kind], each.text, rule=_rule_of(each)) for each in attributes
     )
+
+
+def list_shown_facts() -> tuple[Field, ...]:
+    """Return the facts of a stored message that answers have."""
+    return tuple(Field(each.name, _SHAPES[each.kind], each.text) for each in SHOWN_FACTS)
 
 
 def _rule_of(option: Any) -> Mapping[str, Any]:

@@ -11,6 +11,9 @@ import pytest
 
 from rsmq import JSON, TEXT, BodyNotDecodable, Message, StoredMessage
 from rsmq.model import make_received_message
+from rsmq.vocabulary.sends import ANNOTATIONS
+from rsmq.vocabulary.stored import SHOWN_FACTS
+from rsmq.web.pages.formats import show_facts
 from rsmq.worker.delivery import make_delivery
 
 SENT_US = 1_700_000_000_000_001
@@ -125,3 +128,17 @@ def test_repr_of_a_delivery_does_not_contain_the_body():
     assert repr(make_delivery(lease, "q", JSON)) == (
         f"Delivery(queue='q', id='{ID}', raw=<6 bytes>, receive_count=1, first_received_ms=5)"
     )
+
+
+def test_the_facts_that_faces_show_are_attributes_of_stored_messages():
+    fields = {each.name: each for each in dataclasses.fields(StoredMessage)}
+    for each in SHOWN_FACTS:
+        assert fields[each.name].type == f"{ANNOTATIONS[each.kind]} | None"
+        assert fields[each.name].default is None
+        assert f"\n        {each.name}: " in StoredMessage.__doc__
+
+
+def test_facts_of_a_message_are_shown_on_its_page_with_escapes():
+    message = {"group": None, "limit_key": "a\u202eb", "max_running": 1200}
+    assert show_facts(message) == [("limit key", "a\\u202eb, 1,200 at a time")]
+    assert show_facts({"group": "g", "limit_key": None, "max_running": None}) == [("group", "g")]

@@ -30,6 +30,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from rsmq.model import Message, StoredMessage
+from rsmq.vocabulary.stored import SHOWN_FACTS
 
 #: A number of ms that is not a date has all its digits up to here, and three digits beyond.
 _MAX_EXACT_MS = 10**18
@@ -343,10 +344,8 @@ def _message_fields(message: Message | StoredMessage) -> dict[str, Any]:
         "sent_ms": message.sent_ms,
     }
     if isinstance(message, StoredMessage):
-        for name in (
-            "state", "visible_at_ms", "last_received_ms", "reason", "last_error", "group",
-            "limit_key", "max_running",
-        ):  # fmt: skip
+        names = ["state", "visible_at_ms", "last_received_ms", "reason", "last_error"]
+        for name in (*names, *(each.name for each in SHOWN_FACTS)):
             fields[name] = to_json_value(getattr(message, name))
     return fields
 

@@ -25,6 +25,7 @@ from rsmq.cli.app.output import (
 )
 from rsmq.errors.printable import format_count
 from rsmq.model import Message, StoredMessage
+from rsmq.vocabulary.stored import SHOWN_FACTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +137,8 @@ def format_messages(
         lines_with_reasons += _reason_lines(message)
         if isinstance(message, StoredMessage) and message.last_error is not None:
             lines_with_reasons.append(f"  {format_text(message.last_error)}")
-        if isinstance(message, StoredMessage) and message.group is not None:
-            lines_with_reasons.append(f"  in group {format_text(message.group)}")
-        if isinstance(message, StoredMessage) and message.limit_key is not None:
-            key = format_text(message.limit_key)
-            lines_with_reasons.append(f"  of limit key {key}, {message.max_running} at a time")
+        if isinstance(message, StoredMessage):
+            lines_with_reasons += _fact_lines(message)
         if holders and message.id in holders:
             lines_with_reasons.append(f"  at worker {format_text(holders[message.id])}")
     return lines_with_reasons
@@ -164,6 +162,15 @@ def _reason_lines(message: Message | StoredMessage) -> list[str]:
         f"{format_text(reason.worker)}, received {reason.attempts}: {format_text(reason.text)}"
     )
     return [line, *([f"  {format_text(reason.exception)}"] if reason.exception else [])]
+
+
+def _fact_lines(message: StoredMessage) -> Iterator[str]:
+    values = {each.name: getattr(message, each.name) for each in SHOWN_FACTS}
+    texts = {name: format_text(value) if isinstance(value, str) else value
+             for name, value in values.items()}  # fmt: skip
+    for each in SHOWN_FACTS:
+        if each.line and values[each.name] is not None:
+            yield f"  {each.line.format(**texts)}"
 
 
 class PoppedWriter:

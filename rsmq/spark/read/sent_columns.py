@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import DataType, LongType, StringType, TimestampType
 
+from rsmq.vocabulary.sends import ValueKind
+from rsmq.vocabulary.stored import SHOWN_FACTS
 from rsmq.wire.fields import LIMITED
 from rsmq.wire.groups import NO_GROUP, parse_group
 from rsmq.wire.ids import GROUP_MARK
@@ -21,9 +23,7 @@ if TYPE_CHECKING:  # so that a process imports them only when it reads
 
 #: The columns of a group, or of a limit key.
 GROUP_COLUMNS: dict[str, DataType] = {
-    "group": StringType(),
-    "limit_key": StringType(),
-    "max_running": LongType(),
+    each.name: StringType() if each.kind is ValueKind.LABEL else LongType() for each in SHOWN_FACTS
 }
 _LIMIT_COLUMNS: dict[str, DataType] = {
     "expires_at": TimestampType(),

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql.types import (
     BinaryType,
     DataType,
+    LongType,
     NumericType,
     StringType,
     StructType,
@@ -26,6 +27,7 @@ from pyspark.sql.types import (
 
 from rsmq.errors import InvalidFormat, InvalidOption, MessageNotString, show
 from rsmq.operations.restore import RestoredMessage
+from rsmq.spark.read.sent_columns import SENT_COLUMNS
 from rsmq.spark.write.send_columns import LabelledRow, column_types, to_value
 from rsmq.spark.write.sink_options import SinkOptions
 from rsmq.vocabulary.sends import SendOption
@@ -40,11 +42,10 @@ _RESTORED_COLUMNS = {
     "visible_at": TimestampType,
     "receive_count": NumericType,
     "first_received": TimestampType,
-    "group": StringType,
-    "limit_key": StringType,
-    "max_running": NumericType,
-    "expires_at": TimestampType,
-    "max_retries": NumericType,
+    **{
+        name: NumericType if isinstance(kind, LongType) else type(kind)
+        for name, kind in SENT_COLUMNS.items()
+    },
 }
 
 

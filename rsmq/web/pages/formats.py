@@ -7,8 +7,11 @@ from __future__ import annotations
 import json
 import time
 import unicodedata
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
+from rsmq.vocabulary.stored import SHOWN_FACTS
 from rsmq.web.access.principals import EVERYONE
 from rsmq.web.problems import HttpProblem
 from rsmq.web.wording import ForPrograms
@@ -148,7 +151,22 @@ def advice_of(problem: HttpProblem) -> str | None:
     return problem.hint
 
 
+def show_facts(message: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return titles and texts of the facts of ``SHOWN_FACTS`` that a message has."""
+    values = {each.name: message[each.name] for each in SHOWN_FACTS}
+    texts = {
+        name: show_name(value) if isinstance(value, str) else show_number(value)
+        for name, value in values.items()
+    }
+    return [
+        (each.title, each.shown.format(**texts))
+        for each in SHOWN_FACTS
+        if each.shown and values[each.name] is not None
+    ]
+
+
 FILTERS = {
+    "facts": show_facts,
     "advice": advice_of,
     "number": show_number,
     "rate": show_rate,

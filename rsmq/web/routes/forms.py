@@ -16,8 +16,10 @@ from rsmq.errors import InvalidFormat
 from rsmq.model import Message, QueueAttributes, StoredMessage, make_received_message
 from rsmq.search.operations import SearchPosition
 from rsmq.search.redaction import Redaction
+from rsmq.vocabulary.stored import SHOWN_FACTS
 from rsmq.web.bodies import BODIES, cut_body, show_body
 from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape
+from rsmq.web.send_fields import list_shown_facts
 from rsmq.web.table import ApiCall, Scope
 from rsmq.wire.names import is_encodable
 
@@ -47,9 +49,7 @@ STORED = (
     Field("state", Shape.TEXT, "Its state."),
     Field("visible_at_ms", Shape.WHOLE, "When it becomes visible, Unix ms."),
     Field("last_error", Shape.TEXT, "The failure of its last attempt."),
-    Field("group", Shape.TEXT, "Its group."),
-    Field("limit_key", Shape.TEXT, "Its limit key."),
-    Field("max_running", Shape.WHOLE, "How many messages of the limit key may run at a time."),
+    *list_shown_facts(),
     Field("reason", Shape.OBJECT, "Of a dead letter: why it is one."),
 )
 
@@ -112,9 +112,7 @@ def show_stored(
         "state": message.state,
         "visible_at_ms": whole(message.visible_at_ms),
         "last_error": redaction.failure(message.last_error),
-        "group": message.group,
-        "limit_key": message.limit_key,
-        "max_running": message.max_running,
+        **{each.name: getattr(message, each.name) for each in SHOWN_FACTS},
         "reason": reason and {each.name: getattr(reason, each.name) for each in fields(reason)},
     }
 
