@@ -322,8 +322,11 @@ class Schedule:
         state.is_empty = due_in is None
         if due_in is None:
             state.due_at = math.inf
+        elif due_in > 0:
+            state.due_at = now + due_in + state.miss_pause
+            state.quiet_until = -math.inf
         else:
-            state.due_at = now + (due_in + state.miss_pause if due_in > 0 else 0)
+            state.due_at = 0
         self._wake_if_due(queue, state, now)
 
     def note_listed(self, queue: bytes, now: float, *, is_listed: bool) -> None:
@@ -452,7 +455,9 @@ class Schedule:
     ) -> None:
         if queue in waiter.limits:
             self._note_limit(state, waiter.limits[queue], now, waiter.woken_at)
-        if waiter.empty_receives and state.limited_until <= now:
+        # Nothing was due by the last read: the receive was for a message that is not visible yet.
+        is_in_vain = not state.is_read or state.is_awaited or state.due_at <= now
+        if waiter.empty_receives and is_in_vain and state.limited_until <= now:
             quiet = QUIET_SECONDS[min(waiter.empty_receives, len(QUIET_SECONDS)) - 1]
             state.quiet_until = now + quiet
 

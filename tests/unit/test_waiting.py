@@ -199,6 +199,30 @@ def test_a_change_ends_the_delay_after_empty_receives(schedule):
     assert waiter.wake_ups == 1
 
 
+@pytest.mark.parametrize("is_read_first", [True, False])
+def test_the_delay_after_empty_receives_is_not_for_a_message_that_becomes_due(
+    schedule, is_read_first
+):
+    """Such as a delayed one, whose send has woken a waiter without a message for it."""
+    waiters = make_waiters(2)
+    add(schedule, *waiters)
+    answer_read(schedule, None, 0)
+    schedule.note_change(A, 1)
+    assert wake_counts(*waiters) == [1, 0]
+    waiters[0].empty_receives = 3
+    if is_read_first:
+        answer_read(schedule, 0.2, 1)
+        add(schedule, waiters[0], now=1)
+    else:
+        add(schedule, waiters[0], now=1)
+        answer_read(schedule, 0.2, 1)
+    schedule.wake_due(1.19)
+    assert wake_counts(*waiters) == [1, 0]
+    schedule.wake_due(1.21)
+
+    assert wake_counts(*waiters) == [1, 1]
+
+
 def test_a_woken_waiter_that_does_not_answer_is_followed_by_another(schedule):
     waiters = make_waiters(2)
     add(schedule, *waiters)
