@@ -108,10 +108,10 @@ class Flow:
         self.id = make_flow_id(dedup_id)
         self.nodes: list[Node] = []
         self._is_list = is_list
+        self._finally: Signature[Any] | None = None
         last = options.get("finally_")
-        self._finally = None if last is None else self._check(last)
-        if self._finally is not None:
-            self._finally.check_has_arguments()
+        if last is not None:
+            self.finally_(last)
 
     def add(self, signature: Signature[Any], after: Node | Iterable[Node] | None = None) -> Node:
         """
@@ -156,6 +156,19 @@ class Flow:
         node = Node(len(self.nodes), replace(signature, args=args), tuple(before))
         self.nodes.append(node)
         return node
+
+    def finally_(self, signature: Signature[Any]) -> None:
+        """
+        Set the call that is sent after all nodes, whatever their outcomes; in place of another one.
+
+        Args:
+            signature: a call as for ``add``, without ``RESULT``. Its error is that of the flow.
+
+        Raises:
+            The errors of ``add``.
+        """
+        self._check(signature).check_has_arguments()
+        self._finally = signature
 
     def _check(self, signature: object) -> Signature[Any]:
         call = check_call("signature", signature, self._sender)

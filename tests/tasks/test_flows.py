@@ -164,6 +164,17 @@ def test_finally_runs_last_and_its_failure_is_that_of_the_flow(tasks, calls):
     assert [each.is_finally for each in flow.nodes()] == [False, True]
 
 
+def test_finally_can_be_set_later(tasks, calls):
+    flow = group(tasks.add.signature(1, 1))
+    flow.finally_(tasks.clean.signature("replaced"))
+    flow.finally_(tasks.clean.signature(flow.id))
+    sent = flow.send()
+    tasks.run_all()
+    assert calls == [(1, 1), sent.id]
+    with pytest.raises(InvalidFormat, match="add it to a flow"):
+        flow.finally_(tasks.clean.signature(RESULT))
+
+
 def test_cancelling(tasks, calls):
     flow = chain(
         tasks.add.signature(1, 1), tasks.add.signature(RESULT, 1), finally_=tasks.clean.signature()
