@@ -65,7 +65,7 @@ class AsyncFlowHandle(AwaitsResult[Any]):
         Raises:
             FlowNotFound: there is no such flow, or its time to live has ended.
         """
-        return await self._read("none")
+        return await self.read("none")
 
     async def nodes(self) -> list[NodeStatus]:
         """
@@ -74,7 +74,7 @@ class AsyncFlowHandle(AwaitsResult[Any]):
         Raises:
             FlowNotFound: as for ``status``.
         """
-        return list((await self._read("all")).nodes)
+        return list((await self.read("all")).nodes)
 
     async def result(
         self,
@@ -99,7 +99,7 @@ class AsyncFlowHandle(AwaitsResult[Any]):
         seconds = None if timeout is None else check_duration("timeout", timeout)
 
         async def ended() -> FlowStatus | None:
-            status = await self._read("ends")
+            status = await self.read("ends")
             return status if status.is_ended else None
 
         found: FlowStatus | None = await ended()
@@ -112,7 +112,7 @@ class AsyncFlowHandle(AwaitsResult[Any]):
             status = await self.status()
             raise FlowNotEnded(self.id, seconds or 0, status.done, status.total)
         if found.state == "failed":  # the nodes that have failed may be others
-            found = await self._read("all")
+            found = await self.read("all")
         return found.result(self.decode)
 
     async def cancel(self) -> CancelResult:
@@ -135,7 +135,13 @@ class AsyncFlowHandle(AwaitsResult[Any]):
             raise FlowNotFound(self.id)
         return CancelResult(state) if state in {"cancelled", "requested"} else CancelResult.ENDED
 
-    async def _read(self, nodes: Literal["none", "ends", "all"]) -> FlowStatus:
+    async def read(self, nodes: Literal["none", "ends", "all"]) -> FlowStatus:
+        """
+        Return its status with some of its nodes: none, those that no other one follows, or all.
+
+        Raises:
+            FlowNotFound: as for ``status``.
+        """
         if self.ended is not None:
             return _choose(self.ended, nodes)
         reading = read_flow(self.client.namespace, self.id, nodes, only_reads=self.only_reads)

@@ -1,5 +1,5 @@
 """
-What has become of a flow of tasks.
+The states of flows of tasks and of their nodes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class NodeState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
     """
-    What has become of a node.
+    The state of a node of a flow.
 
     Attributes:
         number: its number in the flow, from 0, in the order in which nodes were added.
@@ -90,7 +90,7 @@ class NodeStatus:
 @dataclass(frozen=True, slots=True)
 class FlowStatus:
     """
-    What has become of a flow.
+    The state of a flow.
 
     Attributes:
         id: its id.

@@ -66,7 +66,7 @@ class FlowHandle(BlocksForResult[Any]):
         Raises:
             FlowNotFound: there is no such flow, or its time to live has ended.
         """
-        return self._read("none")
+        return self.read("none")
 
     def nodes(self) -> list[NodeStatus]:
         """
@@ -75,7 +75,7 @@ class FlowHandle(BlocksForResult[Any]):
         Raises:
             FlowNotFound: as for ``status``.
         """
-        return list((self._read("all")).nodes)
+        return list((self.read("all")).nodes)
 
     def result(
         self,
@@ -100,7 +100,7 @@ class FlowHandle(BlocksForResult[Any]):
         seconds = None if timeout is None else check_duration("timeout", timeout)
 
         def ended() -> FlowStatus | None:
-            status = self._read("ends")
+            status = self.read("ends")
             return status if status.is_ended else None
 
         found: FlowStatus | None = ended()
@@ -111,7 +111,7 @@ class FlowHandle(BlocksForResult[Any]):
             status = self.status()
             raise FlowNotEnded(self.id, seconds or 0, status.done, status.total)
         if found.state == "failed":  # the nodes that have failed may be others
-            found = self._read("all")
+            found = self.read("all")
         return found.result(self.decode)
 
     def cancel(self) -> CancelResult:
@@ -134,7 +134,13 @@ class FlowHandle(BlocksForResult[Any]):
             raise FlowNotFound(self.id)
         return CancelResult(state) if state in {"cancelled", "requested"} else CancelResult.ENDED
 
-    def _read(self, nodes: Literal["none", "ends", "all"]) -> FlowStatus:
+    def read(self, nodes: Literal["none", "ends", "all"]) -> FlowStatus:
+        """
+        Return its status with some of its nodes: none, those that no other one follows, or all.
+
+        Raises:
+            FlowNotFound: as for ``status``.
+        """
         if self.ended is not None:
             return _choose(self.ended, nodes)
         reading = read_flow(self.client.namespace, self.id, nodes, only_reads=self.only_reads)

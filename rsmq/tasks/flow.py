@@ -34,7 +34,7 @@ _OPTIONS_OF_NODES = {"delay"}
 
 
 class FlowSender(TaskSender, Protocol):
-    """What sends flows; ``Tasks`` does."""
+    """Sends flows; ``Tasks`` does."""
 
     @property
     def client(self) -> RSMQ[Any]:

@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from rsmq.errors import (
     ClientClosed,
+    FlowNotFound,
     InvalidFormat,
     InvalidValue,
     JobNotFound,
@@ -51,6 +52,7 @@ _STATUS: tuple[tuple[type[RSMQError], int], ...] = (
     (QueueNotFound, 404),
     (JobNotFound, 404),
     (WorkerNotFound, 404),
+    (FlowNotFound, 404),
     (JobNotTracked, 409),
     (QueueExists, 409),
     (SubscriberExists, 409),

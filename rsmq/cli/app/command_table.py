@@ -67,6 +67,7 @@ Messages
 Jobs
     job  jobs:job  Show what has become of a tracked message.
     jobs  jobs:jobs  List the tracked messages of a queue.
+    flow  flows:flow  Show what has become of a flow of tasks, and cancel it.
     cancel  jobs:cancel  Cancel jobs: those that wait, and those that run.
 Dead letters
     dead-letter  dead_letters:dead_letter  Show, set or remove a queue's dead-letter policy.

@@ -13,6 +13,7 @@ from rsmq.web.routes import (
     doctor,
     explanations,
     exports,
+    flows,
     history,
     jobs,
     message_list,
@@ -38,7 +39,7 @@ TABLE: tuple[Route, ...] = tuple(
     for module in (
         queue_list, queues, messages, message_list, exports, selections, receives, raw, tail, undo,
         jobs, outcomes, dead_letters, bulk, explanations, delayed, history, schedules, subscribers,
-        doctor, workers, audit, alerts, namespaces,
+        flows, doctor, workers, audit, alerts, namespaces,
     )
     for each in module.ROUTES
 )  # fmt: skip

@@ -1,0 +1,93 @@
+"""
+The command flow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rsmq.cli.app.call import Call
+from rsmq.cli.app.command import command, options
+from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.output import format_items, format_text, format_time, to_json_value, truncate
+from rsmq.errors import FlowCancelled, FlowFailed, FlowNotEnded, FlowNotFound
+
+if TYPE_CHECKING:
+    from rsmq.flows.status import FlowStatus, NodeStatus
+    from rsmq.flows.threads import FlowHandle
+
+_COLUMNS: dict[str, str | Callable[[Any], Any]] = {
+    "node": "number",
+    "state": "state",
+    "after": lambda node: " ".join(map(str, node.after)) or None,
+    "task": lambda node: format_text(node.task) + (" (finally)" if node.is_finally else ""),
+    "queue": "queue",
+    "id": "id",
+    "error": "error",
+}
+
+
+@command("flow ID", "rsmq flow ID", "rsmq flow ID --wait 5m --json", "rsmq flow ID --cancel")
+@options(
+    """
+    --wait DURATION=0  Wait so long at most until it has ended.
+    --cancel  Cancel it first: send nothing more of it, and cancel its jobs.
+    """
+)
+def flow(call: Call, id: str, *, wait: float, cancel: bool) -> Exit | None:
+    """
+    Show what has become of a flow of tasks, and of its nodes.
+
+    All times are in UTC. The exit code is 1 if there is no such flow, or if it has not ended within
+    --wait.
+    """
+    with call.open() as rsmq:
+        handle = rsmq.flow(id)
+        try:
+            if cancel:
+                handle.cancel()
+            has_ended = not wait or _wait(handle, wait)
+            status, nodes = handle.status(), handle.nodes()
+        except FlowNotFound as error:
+            call.out.note(str(error))
+            return Exit.NOT_ALL
+    lines = format_items(nodes, _COLUMNS)
+    width = call.out.width
+    shown = [*_describe(status), "", *(truncate(each, width, keep=32) for each in lines)]
+    call.out.result(_to_json(status, nodes), shown)
+    return None if has_ended else Exit.NOT_ALL
+
+
+def _wait(handle: FlowHandle, seconds: float) -> bool:
+    """Wait until a flow has ended. Return whether it has."""
+    try:
+        handle.result(seconds)
+    except FlowNotEnded:
+        return False
+    except (FlowFailed, FlowCancelled):
+        pass
+    return True
+
+
+def _to_json(status: FlowStatus, nodes: list[NodeStatus]) -> dict[str, Any]:
+    document: dict[str, Any] = to_json_value(status)
+    del document["is_list"]
+    document["done"], document["nodes"] = status.done, []
+    for each in nodes:
+        node = to_json_value(each)
+        raw = node.pop("raw_result")
+        document["nodes"].append({**node, "result": None if raw is None else json.loads(raw)})
+    return document
+
+
+def _describe(status: FlowStatus) -> list[str]:
+    counts = ", ".join(f"{number} {name}" for name, number in status.counts.items() if number)
+    values = {
+        "state": status.state,
+        "nodes": f"{status.done} of {status.total} have ended: {counts}",
+        "sent": format_time(status.sent_at),
+        "ended": status.ended_at and format_time(status.ended_at),
+    }
+    return [f"{name:<9} {value}" for name, value in values.items() if value is not None]

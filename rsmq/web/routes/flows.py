@@ -1,0 +1,118 @@
+"""
+Operations on flows of tasks.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from rsmq.errors import ClientClosed, FlowCancelled, FlowFailed, FlowNotEnded
+from rsmq.flows.asyncio_ import AsyncFlowHandle
+from rsmq.flows.status import FlowStatus, NodeStatus
+from rsmq.search.redaction import Redaction
+from rsmq.web.fields import Field, Shape, between
+from rsmq.web.routes.forms import show_value
+from rsmq.web.routes.receives import check_wait, while_admitted
+from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+
+
+def _show_node(node: NodeStatus, redaction: Redaction) -> dict[str, Any]:
+    return {
+        "number": node.number,
+        "task": node.task,
+        "queue": node.queue,
+        "after": list(node.after),
+        "is_finally": node.is_finally,
+        "state": node.state.value,
+        "id": node.id,
+        "error": redaction.failure(node.error),
+        "result": redaction.result(node.raw_result),
+    }
+
+
+async def _find(call: ApiCall, scope: Scope) -> tuple[AsyncFlowHandle, FlowStatus]:
+    """Return a flow, all of whose queues the caller may act on."""
+    # A read of an operator does not end nodes whose messages are gone.
+    flow = AsyncFlowHandle(call.queues, call.names["id"], only_reads=True)
+    status = await flow.read("all")
+    for queue in {each.queue for each in status.nodes}:
+        call.allow(scope, queue)
+    return flow, status
+
+
+async def _get(call: ApiCall) -> ApiAnswer:
+    flow, status = await _find(call, Scope.PEEK)
+    wait = check_wait(call)
+    if wait and not status.is_ended:
+        # ClientClosed is raised if the server stops.
+        with suppress(FlowNotEnded, FlowFailed, FlowCancelled, ClientClosed):
+            await while_admitted(call, flow.result(wait), _forget)
+        status = await flow.read("all")
+    return ApiAnswer(
+        {
+            "id": status.id,
+            "state": status.state.value,
+            "is_ended": status.is_ended,
+            "total": status.total,
+            "done": status.done,
+            "counts": dict(status.counts),
+            "sent_at": show_value(status.sent_at),
+            "ended_at": show_value(status.ended_at),
+            "nodes": [_show_node(each, call.redaction) for each in status.nodes],
+        }
+    )
+
+
+async def _forget(_: object) -> None:
+    """A flow is read again by the next call."""
+
+
+async def _cancel(call: ApiCall) -> ApiAnswer:
+    await _find(call, Scope.MANAGE)
+    return ApiAnswer({"result": (await call.queues.flow(call.names["id"]).cancel()).value})
+
+
+_NODE = (
+    Field("number", Shape.WHOLE, "Its number, from 0."),
+    Field("task", Shape.TEXT, "The name of its task."),
+    Field("queue", Shape.TEXT, "Its queue."),
+    Field("after", Shape.NUMBERS, "The numbers of the nodes that it waits for."),
+    Field("is_finally", Shape.FLAG, "Whether it runs after all others."),
+    Field("state", Shape.TEXT, "pending, waiting, running, retrying, succeeded, failed, cancelled, "
+    "expired or skipped."),
+    Field("id", Shape.TEXT, "The id of its message."),
+    Field("error", Shape.TEXT, "Type and text of its failure."),
+    Field("result", Shape.ANY, "Its result, if another node or the flow uses it."),
+)  # fmt: skip
+
+ROUTES = (
+    Route(
+        "GET", "/flows/{id}", Scope.PEEK,
+        "Read what has become of a flow of tasks and its nodes, and wait for its end.", _get,
+        ("flow",),
+        query=(
+            Field(
+                "wait", Shape.NUMBER, "Seconds to wait for its end, 0 to 60.", rule=between(0, 60)
+            ),
+        ),
+        result=(
+            Field("id", Shape.TEXT, "Its id."),
+            Field("state", Shape.TEXT, "running, succeeded, failed or cancelled."),
+            Field("is_ended", Shape.FLAG, "Whether it changes no more."),
+            Field("total", Shape.WHOLE, "The number of its nodes."),
+            Field("done", Shape.WHOLE, "How many have ended or were skipped."),
+            Field("counts", Shape.OBJECT, "How many nodes are in each state; sent: those that "
+            "have not ended."),
+            Field("sent_at", Shape.TIME, "When it was sent."),
+            Field("ended_at", Shape.TIME, "When it ended."),
+            Field("nodes", Shape.OBJECTS, "Its nodes, in the order of their numbers.",
+                items=_NODE),
+        ),
+    ),
+    Route(
+        "POST", "/flows/{id}:cancel", Scope.MANAGE,
+        "Cancel a flow: send nothing more of it, and cancel its jobs.", _cancel, ("flow",),
+        result=(Field("result", Shape.TEXT, "cancelled, requested or ended."),),
+    ),
+)  # fmt: skip
