@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 
 import pytest
@@ -12,6 +13,46 @@ from rsmq.web import create_app
 from tests.web.asgi import Http
 
 _numbers = itertools.count()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Run a test that is a coroutine function, in the event loop of its fixtures."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    values = {name: pyfuncitem.funcargs[name] for name in names}
+    pyfuncitem.funcargs["runner"].run(pyfuncitem.obj(**values))
+    return True
+
+
+@pytest.fixture
+def runner():
+    """The event loop of a test."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture
+def queues(runner):
+    """A client of a new server."""
+
+    async def connect():
+        return AsyncRSMQ.from_url(f"memory://web{next(_numbers)}")
+
+    queues = runner.run(connect())
+    yield queues
+    runner.run(queues.close())
+
+
+@pytest.fixture
+def http(runner, queues):
+    """A client of an HTTP server for the queues, which asks for no key."""
+
+    async def start():
+        return Http(create_app(queues, auth=False))
+
+    return runner.run(start())
 
 
 @pytest.fixture

@@ -224,20 +224,17 @@ def _checking(rights):
     return check
 
 
-def test_a_call_needs_each_of_its_rights(run, monkeypatch):
-    async def test(http, queues):
-        for name in ("a", "b", "a-s"):
-            await queues.create_queue(name)
-        for method, path, content, rights in _RIGHTS:
-            for missing in (*rights, None):
-                # A right for another queue is none for this one.
-                had = {*rights, "send other", "manage other"} - {missing}
-                with monkeypatch.context() as patch:
-                    patch.setattr(Principal, "check", _checking(had))
-                    reply = await http(method, path, content)
-                assert (reply.status == 403) == (missing is not None), (path, missing)
-
-    run(test)
+async def test_a_call_needs_each_of_its_rights(monkeypatch, http, queues):
+    for name in ("a", "b", "a-s"):
+        await queues.create_queue(name)
+    for method, path, content, rights in _RIGHTS:
+        for missing in (*rights, None):
+            # A right for another queue is none for this one.
+            had = {*rights, "send other", "manage other"} - {missing}
+            with monkeypatch.context() as patch:
+                patch.setattr(Principal, "check", _checking(had))
+                reply = await http(method, path, content)
+            assert (reply.status == 403) == (missing is not None), (path, missing)
 
 
 def test_a_message_is_not_changed_without_a_receipt_by_one_who_may_only_receive(run, users):

@@ -294,48 +294,42 @@ def test_a_suspect_that_was_moved_or_deleted_is_still_named():
     assert find(unrelated)[3] == find(ran_once)[3] == find()[3]
 
 
-def test_the_messages_that_were_moved_or_deleted_are_those_of_the_audit(run):
-    async def test(http, queues):
-        for name in ("orders", "dead", "hidden"):
-            await queues.create_queue(name, vt=600)
-        await queues.send_messages("orders", ["a"] * 4)
-        for _ in range(2):
-            await queues.release_messages(await queues.receive_messages("orders", 4))
-        ids = [each.id for each in await queues.receive_messages("orders", 4)]
-        for act, body in (
-            ("move", {"ids": ids[:1], "destination": "dead"}),
-            ("move", {"ids": ids[1:2], "destination": "hidden"}),
-            ("move", {"ids": ["none"], "destination": "dead"}),
-            ("move", {"ids": ids[2:3], "destination": "gone"}),
-            ("delete", {"ids": ids[2:3]}),
-            ("visibility", {"ids": ids[3:], "vt": 9}),
-        ):
-            await http("POST", f"/queues/orders/messages:{act}", body)
-        await http("DELETE", f"/queues/orders/messages/{ids[3]}")
-        found = await read_removals(queues, lambda name: name != "hidden", 0)
-        shown = [(each.id, each.queue, each.destination, each.lost) for each in found]
-        assert shown == [
-            (ids[3], "orders", None, 0), (ids[2], "orders", None, 0), (ids[0], "orders", "dead", 3),
-        ]  # fmt: skip
-        assert {each.by for each in found} == {None}
-        assert await read_removals(queues, lambda _: True, found[0].at_ms + 1000) == []
-
-    run(test)
+async def test_the_messages_that_were_moved_or_deleted_are_those_of_the_audit(http, queues):
+    for name in ("orders", "dead", "hidden"):
+        await queues.create_queue(name, vt=600)
+    await queues.send_messages("orders", ["a"] * 4)
+    for _ in range(2):
+        await queues.release_messages(await queues.receive_messages("orders", 4))
+    ids = [each.id for each in await queues.receive_messages("orders", 4)]
+    for act, body in (
+        ("move", {"ids": ids[:1], "destination": "dead"}),
+        ("move", {"ids": ids[1:2], "destination": "hidden"}),
+        ("move", {"ids": ["none"], "destination": "dead"}),
+        ("move", {"ids": ids[2:3], "destination": "gone"}),
+        ("delete", {"ids": ids[2:3]}),
+        ("visibility", {"ids": ids[3:], "vt": 9}),
+    ):
+        await http("POST", f"/queues/orders/messages:{act}", body)
+    await http("DELETE", f"/queues/orders/messages/{ids[3]}")
+    found = await read_removals(queues, lambda name: name != "hidden", 0)
+    shown = [(each.id, each.queue, each.destination, each.lost) for each in found]
+    assert shown == [
+        (ids[3], "orders", None, 0), (ids[2], "orders", None, 0), (ids[0], "orders", "dead", 3),
+    ]  # fmt: skip
+    assert {each.by for each in found} == {None}
+    assert await read_removals(queues, lambda _: True, found[0].at_ms + 1000) == []
 
 
 @pytest.mark.parametrize("done", ["2", "11"])
-def test_many_messages_that_were_deleted_together_are_not_accused(run, done):
-    async def test(_, queues):
-        facts = {
-            "call": "POST /queues/{queue}/messages:delete", "queue": "q", "user": "kim",
-            "phase": "end", "outcome": "200", "ids": "m1,m2", "done": done,
-        }  # fmt: skip
-        words = [each for pair in facts.items() for each in pair]
-        await queues.run(plain_command("XADD", queues.namespace.audit, "*", *words))
-        found = await read_removals(queues, lambda _: True, 0)
-        assert [each.id for each in found] == (["m1", "m2"] if done == "2" else [])
-
-    run(test)
+async def test_many_messages_that_were_deleted_together_are_not_accused(done, queues):
+    facts = {
+        "call": "POST /queues/{queue}/messages:delete", "queue": "q", "user": "kim",
+        "phase": "end", "outcome": "200", "ids": "m1,m2", "done": done,
+    }  # fmt: skip
+    words = [each for pair in facts.items() for each in pair]
+    await queues.run(plain_command("XADD", queues.namespace.audit, "*", *words))
+    found = await read_removals(queues, lambda _: True, 0)
+    assert [each.id for each in found] == (["m1", "m2"] if done == "2" else [])
 
 
 @pytest.mark.parametrize(
@@ -491,109 +485,97 @@ def _figure(page, name):
     return value.strip()
 
 
-def test_alerts_are_listed_and_shown_with_links_to_what_repairs_them(run):
-    async def test(http, queues):
-        for name in ("q", "dead", "p"):
-            await queues.create_queue(name)
-        await queues.set_dead_letter_policy("q", "dead", 3)
-        await queues.send_message("dead", "a")
-        await queues.send_message("p", "a")
-        await queues.pause_queue("p")
-        id = await queues.send_message("q", "a")
-        old = str(int((await queues.get_message("q", id)).sent_ms) - 600_000)
-        await queues.run(plain_command("ZADD", queues.namespace.queue("q").zset, old, id))
-        found = (await http("GET", "/alerts")).json
-        assert (found["queues"], found["visible"], found["dead_letters"]) == (3, 2, 1)
-        assert [(each["kind"], each["queue"]) for each in found["alerts"]] == [
-            ("not-received", "q"), ("new-dead-letters", "dead"), ("paused", "p"),
-            ("not-recorded", None),
-        ]  # fmt: skip
-        http.prefix, http.headers = "", {"accept": "text/html"}
-        page = (await http("GET", "/")).content.decode()
-        assert "Nobody receives from q." in page
-        assert _figure(page, "visible") == "2"
-        assert _figure(page, "dead letter") == "1"
-        assert '<a href="/dead-letters/dead">dead</a>' in page
-        assert '<a href="/queues/p">p</a>' in page
-
-    run(test)
+async def test_alerts_are_listed_and_shown_with_links_to_what_repairs_them(http, queues):
+    for name in ("q", "dead", "p"):
+        await queues.create_queue(name)
+    await queues.set_dead_letter_policy("q", "dead", 3)
+    await queues.send_message("dead", "a")
+    await queues.send_message("p", "a")
+    await queues.pause_queue("p")
+    id = await queues.send_message("q", "a")
+    old = str(int((await queues.get_message("q", id)).sent_ms) - 600_000)
+    await queues.run(plain_command("ZADD", queues.namespace.queue("q").zset, old, id))
+    found = (await http("GET", "/alerts")).json
+    assert (found["queues"], found["visible"], found["dead_letters"]) == (3, 2, 1)
+    assert [(each["kind"], each["queue"]) for each in found["alerts"]] == [
+        ("not-received", "q"), ("new-dead-letters", "dead"), ("paused", "p"),
+        ("not-recorded", None),
+    ]  # fmt: skip
+    http.prefix, http.headers = "", {"accept": "text/html"}
+    page = (await http("GET", "/")).content.decode()
+    assert "Nobody receives from q." in page
+    assert _figure(page, "visible") == "2"
+    assert _figure(page, "dead letter") == "1"
+    assert '<a href="/dead-letters/dead">dead</a>' in page
+    assert '<a href="/queues/p">p</a>' in page
 
 
-def test_a_message_is_shown_that_was_received_and_neither_deleted_nor_retried(run):
-    async def test(http, queues):
-        async def receive(qname, number):
-            for each in range(number):
-                message = await queues.receive_message(qname)
-                if each < number - 1:
-                    await queues.change_message_visibility(qname, message.id, 0)
-            return message.id
+async def test_a_message_is_shown_that_was_received_and_neither_deleted_nor_retried(http, queues):
+    async def receive(qname, number):
+        for each in range(number):
+            message = await queues.receive_message(qname)
+            if each < number - 1:
+                await queues.change_message_visibility(qname, message.id, 0)
+        return message.id
 
-        for name in ("q", "twice", "failed", "put-off"):
-            await queues.create_queue(name, vt=600)
-            await queues.send_message(name, "a")
-        id = await receive("q", 3)
-        await receive("twice", 2)
-        for name, record in (("failed", "2:E: x"), ("put-off", "1")):
-            other, keys = await receive(name, 3), queues.namespace.queue(name)
-            created = await queues.run(plain_command("HGET", keys.hash, "created"))
-            key = keys.retrying if name == "failed" else keys.unbegun
-            await queues.run(plain_command("HSET", key, "", created, other, record))
-        found = (await http("GET", "/alerts")).json["alerts"]
-        again = [each for each in found if each["kind"] == "received-again"]
-        assert [(each["queue"], each["message"]) for each in again] == [("q", id)]
-        first_ms = (await queues.get_message("q", id)).first_received_ms
-        expected = RepeatedReceives(id, 3, 1, 1, 2, first_ms, first_ms)
-        assert (await observe_queue(queues, "q")).repeated == expected
-        assert (await QueueWalks(queues).states(["q"]))[0]["q"].repeated == expected
-        # It is not read if the attributes were changed long ago: two timeouts of 600 s.
-        changed = plain_command("HINCRBY", queues.namespace.queue("q").hash, "modified", "-1300")
-        await queues.run(changed)
-        expected = replace(expected, last_first_received_ms=None)
-        assert (await observe_queue(queues, "q")).repeated == expected
-        assert (await QueueWalks(queues).states(["q"]))[0]["q"].repeated == expected
-        why = (await http("GET", "/queues/q/why")).json
-        assert (why["cause"], why["causes"][1]["cause"]) == ("received-again", "all-hidden")
-        why = (await http("GET", f"/queues/q/messages/{id}/why")).json
-        assert [each["cause"] for each in why["causes"]] == [
-            "in-flight", "received-again"
-        ]  # fmt: skip
-        http.prefix, http.headers = "", {"accept": "text/html"}
-        page = (await http("GET", "/")).content.decode()
-        assert f'<a href="/queues/q/messages/{id}">Message of q</a>' in page
-
-    run(test)
+    for name in ("q", "twice", "failed", "put-off"):
+        await queues.create_queue(name, vt=600)
+        await queues.send_message(name, "a")
+    id = await receive("q", 3)
+    await receive("twice", 2)
+    for name, record in (("failed", "2:E: x"), ("put-off", "1")):
+        other, keys = await receive(name, 3), queues.namespace.queue(name)
+        created = await queues.run(plain_command("HGET", keys.hash, "created"))
+        key = keys.retrying if name == "failed" else keys.unbegun
+        await queues.run(plain_command("HSET", key, "", created, other, record))
+    found = (await http("GET", "/alerts")).json["alerts"]
+    again = [each for each in found if each["kind"] == "received-again"]
+    assert [(each["queue"], each["message"]) for each in again] == [("q", id)]
+    first_ms = (await queues.get_message("q", id)).first_received_ms
+    expected = RepeatedReceives(id, 3, 1, 1, 2, first_ms, first_ms)
+    assert (await observe_queue(queues, "q")).repeated == expected
+    assert (await QueueWalks(queues).states(["q"]))[0]["q"].repeated == expected
+    # It is not read if the attributes were changed long ago: two timeouts of 600 s.
+    changed = plain_command("HINCRBY", queues.namespace.queue("q").hash, "modified", "-1300")
+    await queues.run(changed)
+    expected = replace(expected, last_first_received_ms=None)
+    assert (await observe_queue(queues, "q")).repeated == expected
+    assert (await QueueWalks(queues).states(["q"]))[0]["q"].repeated == expected
+    why = (await http("GET", "/queues/q/why")).json
+    assert (why["cause"], why["causes"][1]["cause"]) == ("received-again", "all-hidden")
+    why = (await http("GET", f"/queues/q/messages/{id}/why")).json
+    assert [each["cause"] for each in why["causes"]] == [
+        "in-flight", "received-again"
+    ]  # fmt: skip
+    http.prefix, http.headers = "", {"accept": "text/html"}
+    page = (await http("GET", "/")).content.decode()
+    assert f'<a href="/queues/q/messages/{id}">Message of q</a>' in page
 
 
-def test_rates_are_those_of_the_last_minute_and_of_the_time_since(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        now = int(datetime.now(UTC).timestamp()) // 60
-        await record_queues(queues, now - 1)
-        await queues.send_messages("q", ["a"] * 60)
-        await record_queues(queues, now)
-        await queues.pop_message("q")
-        await queues.create_queue("unrecorded")
-        shown = (await http("GET", "/queues?activity=true")).json["queues"]
-        of_q, of_other = (each["activity"] for each in shown)
-        assert 0.3 <= of_q["sent_per_second"] <= 1
-        assert 0 < of_q["received_per_second"] < 0.1
-        assert of_q["waiting_seconds"] >= 0
-        assert of_q["dead_letters"] is None
-        assert 60 in of_q["visible_last_hour"]
-        assert of_other["sent_per_second"] is None
-        assert of_other["waiting_seconds"] is None
-
-    run(test)
+async def test_rates_are_those_of_the_last_minute_and_of_the_time_since(http, queues):
+    await queues.create_queue("q")
+    now = int(datetime.now(UTC).timestamp()) // 60
+    await record_queues(queues, now - 1)
+    await queues.send_messages("q", ["a"] * 60)
+    await record_queues(queues, now)
+    await queues.pop_message("q")
+    await queues.create_queue("unrecorded")
+    shown = (await http("GET", "/queues?activity=true")).json["queues"]
+    of_q, of_other = (each["activity"] for each in shown)
+    assert 0.3 <= of_q["sent_per_second"] <= 1
+    assert 0 < of_q["received_per_second"] < 0.1
+    assert of_q["waiting_seconds"] >= 0
+    assert of_q["dead_letters"] is None
+    assert 60 in of_q["visible_last_hour"]
+    assert of_other["sent_per_second"] is None
+    assert of_other["waiting_seconds"] is None
 
 
-def test_the_alert_of_a_purge_leads_to_the_activity_that_says_by_whom(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        await queues.send_messages("q", ["a"] * 101)
-        await queues.trash.purge_queue("q", by="ann")
-        http.prefix, http.headers = "", {"accept": "text/html"}
-        page = (await http("GET", "/")).content.decode()
-        assert '<span class="act"><a href="/activity">Undo of q</a></span>' in page
-        assert "<td>ann</td>" in (await http("GET", "/activity")).content.decode()
-
-    run(test)
+async def test_the_alert_of_a_purge_leads_to_the_activity_that_says_by_whom(http, queues):
+    await queues.create_queue("q")
+    await queues.send_messages("q", ["a"] * 101)
+    await queues.trash.purge_queue("q", by="ann")
+    http.prefix, http.headers = "", {"accept": "text/html"}
+    page = (await http("GET", "/")).content.decode()
+    assert '<span class="act"><a href="/activity">Undo of q</a></span>' in page
+    assert "<td>ann</td>" in (await http("GET", "/activity")).content.decode()

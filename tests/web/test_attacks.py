@@ -38,15 +38,12 @@ _KEY = "a key of some length"
         ("/queues/q?%00=%00", 422),
     ],
 )
-def test_a_path_or_query_with_tricks_is_refused(run, path, status):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        reply = await http("GET", path)
-        assert (reply.status, reply.headers["content-type"]) == (
-            status, "application/problem+json",
-        )  # fmt: skip
-
-    run(test)
+async def test_a_path_or_query_with_tricks_is_refused(path, status, http, queues):
+    await queues.create_queue("q")
+    reply = await http("GET", path)
+    assert (reply.status, reply.headers["content-type"]) == (
+        status, "application/problem+json",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -67,55 +64,43 @@ def test_a_path_or_query_with_tricks_is_refused(run, path, status):
         (b'{"json": ["\\ud800"]}', 422),
     ],
 )
-def test_json_that_others_may_read_otherwise_is_refused(run, content, status):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        reply = await http("POST", "/queues/q/messages", body=content, headers=_JSON)
-        assert reply.status == status
-        assert len(await queues.peek_messages("q")) == (status == 201)
-
-    run(test)
+async def test_json_that_others_may_read_otherwise_is_refused(content, status, http, queues):
+    await queues.create_queue("q")
+    reply = await http("POST", "/queues/q/messages", body=content, headers=_JSON)
+    assert reply.status == status
+    assert len(await queues.peek_messages("q")) == (status == 201)
 
 
 @pytest.mark.parametrize("headers", [{f"x-{n}": "" for n in range(101)}, {"x": "a" * 65_536}])
-def test_a_head_that_is_too_long_is_refused_in_every_server(run, headers):
-    async def test(http, queues):
-        del queues
-        for prefix, path in [("/api/v1", "/queues"), ("", "/"), ("/rest-rsmq", "/queues")]:
-            http.prefix = prefix
-            assert (await http("GET", path, headers=headers)).status == 431
-
-    run(test)
+async def test_a_head_that_is_too_long_is_refused_in_every_server(headers, http, queues):
+    del queues
+    for prefix, path in [("/api/v1", "/queues"), ("", "/"), ("/rest-rsmq", "/queues")]:
+        http.prefix = prefix
+        assert (await http("GET", path, headers=headers)).status == 431
 
 
 @pytest.mark.parametrize("origin", ["http://[", "http://evil", "null", "", "localhost", "http:///"])
-def test_an_origin_that_is_not_the_server_is_refused(run, origin):
-    async def test(http, queues):
-        del queues
-        reply = await http("GET", "/queues", headers={"origin": origin})
-        assert (reply.status, reply.json["code"]) == (403, "crossSite")
-        preflight = await http("OPTIONS", "/queues", headers={"origin": origin})
-        assert preflight.status == 403
-        assert "access-control-allow-origin" not in preflight.headers
-
-    run(test)
+async def test_an_origin_that_is_not_the_server_is_refused(origin, http, queues):
+    del queues
+    reply = await http("GET", "/queues", headers={"origin": origin})
+    assert (reply.status, reply.json["code"]) == (403, "crossSite")
+    preflight = await http("OPTIONS", "/queues", headers={"origin": origin})
+    assert preflight.status == 403
+    assert "access-control-allow-origin" not in preflight.headers
 
 
-def test_an_error_repeats_no_host_and_is_no_page(run):
-    async def test(http, queues):
-        del queues
-        host = {"host": "evil.example"}
-        for prefix, path in [
-            ("", "/<script>"), ("/api/v1", "/<script>"),
-            ("/api/v1", "/queues/%3Cscript%3E"), ("/api/v1", "/queues?%3Cscript%3E=1"),
-        ]:  # fmt: skip
-            http.prefix = prefix
-            reply = await http("GET", path, headers=host)
-            assert reply.status in {404, 422}, path
-            assert "html" not in reply.headers["content-type"]
-            assert b"evil" not in reply.content
-
-    run(test)
+async def test_an_error_repeats_no_host_and_is_no_page(http, queues):
+    del queues
+    host = {"host": "evil.example"}
+    for prefix, path in [
+        ("", "/<script>"), ("/api/v1", "/<script>"),
+        ("/api/v1", "/queues/%3Cscript%3E"), ("/api/v1", "/queues?%3Cscript%3E=1"),
+    ]:  # fmt: skip
+        http.prefix = prefix
+        reply = await http("GET", path, headers=host)
+        assert reply.status in {404, 422}, path
+        assert "html" not in reply.headers["content-type"]
+        assert b"evil" not in reply.content
 
 
 def test_attempts_that_come_at_once_are_limited_too(run, tmp_path):

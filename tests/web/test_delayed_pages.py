@@ -4,96 +4,81 @@ from rsmq.operations.plain import plain_command
 from tests.web.pages_client import open_pages, read_page, run_action
 
 
-def test_the_next_messages_of_all_queues_are_listed_in_their_order(run):
-    async def test(http, queues):
-        for name in ("a", "b", "c"):
-            await queues.create_queue(name)
-        later = await queues.send_message("a", "x", delay=300)
-        sooner = await queues.send_message("b", "x", delay=60)
-        await queues.send_message("c", "x")
-        await queues.receive_message("c")
-        reply = (await http("GET", "/delayed")).json
-        assert [each["id"] for each in reply["messages"]] == [sooner, later]
-        states = {each["queue"]: (each["delayed"], each["in_flight"]) for each in reply["queues"]}
-        assert states == {"a": (1, 0), "b": (1, 0), "c": (0, 1)}
-        assert (await http("GET", "/delayed?limit=1")).json["messages"][0]["id"] == sooner
-        text = await read_page(open_pages(http), "/delayed")
-        assert 0 < text.index(sooner) < text.index(later)
-        assert 'href="/queues/c"' not in text
-
-    run(test)
+async def test_the_next_messages_of_all_queues_are_listed_in_their_order(http, queues):
+    for name in ("a", "b", "c"):
+        await queues.create_queue(name)
+    later = await queues.send_message("a", "x", delay=300)
+    sooner = await queues.send_message("b", "x", delay=60)
+    await queues.send_message("c", "x")
+    await queues.receive_message("c")
+    reply = (await http("GET", "/delayed")).json
+    assert [each["id"] for each in reply["messages"]] == [sooner, later]
+    states = {each["queue"]: (each["delayed"], each["in_flight"]) for each in reply["queues"]}
+    assert states == {"a": (1, 0), "b": (1, 0), "c": (0, 1)}
+    assert (await http("GET", "/delayed?limit=1")).json["messages"][0]["id"] == sooner
+    text = await read_page(open_pages(http), "/delayed")
+    assert 0 < text.index(sooner) < text.index(later)
+    assert 'href="/queues/c"' not in text
 
 
-def test_the_states_of_many_hidden_messages_are_those_of_a_sample(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        await queues.send_messages("q", ["x"] * 300)
-        await queues.receive_messages("q", 100, vt=900)
-        await queues.purge_queue("q")
-        await queues.send_messages("q", ["x"] * 300, delay=60)
-        [shown] = (await http("GET", "/delayed")).json["queues"]
-        assert shown["delayed"] == 300
-        assert shown["margin"]
-        assert "by a sample" in await read_page(open_pages(http), "/delayed")
-
-    run(test)
+async def test_the_states_of_many_hidden_messages_are_those_of_a_sample(http, queues):
+    await queues.create_queue("q")
+    await queues.send_messages("q", ["x"] * 300)
+    await queues.receive_messages("q", 100, vt=900)
+    await queues.purge_queue("q")
+    await queues.send_messages("q", ["x"] * 300, delay=60)
+    [shown] = (await http("GET", "/delayed")).json["queues"]
+    assert shown["delayed"] == 300
+    assert shown["margin"]
+    assert "by a sample" in await read_page(open_pages(http), "/delayed")
 
 
-def test_without_messages_and_schedules_the_page_names_the_commands(run):
-    async def test(http, _):
-        text = await read_page(open_pages(http), "/delayed")
-        assert "rsmq send orders" in text
-        assert "rsmq schedule add report" in text
-
-    run(test)
+async def test_without_messages_and_schedules_the_page_names_the_commands(http):
+    text = await read_page(open_pages(http), "/delayed")
+    assert "rsmq send orders" in text
+    assert "rsmq schedule add report" in text
 
 
-def test_a_schedule_is_added_paused_run_and_deleted(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        open_pages(http)
-        wrong = await run_action(http, "add-schedule", schedule="s", queue="q", every="", cron="")
-        assert wrong.status == 422
-        fields = {
-            "schedule": "s", "queue": "q", "every": "3600", "cron": "", "body": "<b>",
-            "unique_key": "<k>", "expires": "90", "max_retries": "", "group": "g", "track": "true",
-        }  # fmt: skip
-        added = await run_action(http, "add-schedule", **fields)
-        assert (added.status, added.headers["location"]) == (303, "/schedules/s")
-        stored = await queues.schedules.get("s")
-        assert (stored.definition.every, stored.definition.body) == (3600, b"<b>")
-        shown = await read_page(http, "/schedules/s")
-        assert "&lt;b&gt;" in shown
-        assert "with the unique key &lt;k&gt;" in shown
-        assert "a message expires" in shown
-        assert (stored.definition.unique_key, stored.definition.expires) == ("<k>", 90)
-        options = {"unique_key": "<k>", "expires": 90, "group": "g", "track": True}
-        assert stored.definition.options == options
-        assert shown.count("<time") >= 5
-        await run_action(http, "pause-schedule", schedule="s", queue="q")
-        assert "paused" in await read_page(http, "/delayed")
-        confirm = await read_page(http, "/actions/run-schedule?schedule=s&queue=q")
-        assert "Sends 1 message to q now" in confirm
-        assert "rsmq schedule run s" in confirm
-        await run_action(http, "run-schedule", schedule="s", queue="q")
-        assert (await queues.get_queue_attributes("q")).messages == 1
-        await run_action(http, "resume-schedule", schedule="s", queue="q")
-        assert (await queues.schedules.get("s")).paused_at is None
-        assert (await run_action(http, "delete-schedule", schedule="s", queue="q")).status == 422
-        await run_action(http, "delete-schedule", schedule="s", queue="q", typed="s")
-        assert await queues.schedules.get("s") is None
-
-    run(test)
+async def test_a_schedule_is_added_paused_run_and_deleted(http, queues):
+    await queues.create_queue("q")
+    open_pages(http)
+    wrong = await run_action(http, "add-schedule", schedule="s", queue="q", every="", cron="")
+    assert wrong.status == 422
+    fields = {
+        "schedule": "s", "queue": "q", "every": "3600", "cron": "", "body": "<b>",
+        "unique_key": "<k>", "expires": "90", "max_retries": "", "group": "g", "track": "true",
+    }  # fmt: skip
+    added = await run_action(http, "add-schedule", **fields)
+    assert (added.status, added.headers["location"]) == (303, "/schedules/s")
+    stored = await queues.schedules.get("s")
+    assert (stored.definition.every, stored.definition.body) == (3600, b"<b>")
+    shown = await read_page(http, "/schedules/s")
+    assert "&lt;b&gt;" in shown
+    assert "with the unique key &lt;k&gt;" in shown
+    assert "a message expires" in shown
+    assert (stored.definition.unique_key, stored.definition.expires) == ("<k>", 90)
+    options = {"unique_key": "<k>", "expires": 90, "group": "g", "track": True}
+    assert stored.definition.options == options
+    assert shown.count("<time") >= 5
+    await run_action(http, "pause-schedule", schedule="s", queue="q")
+    assert "paused" in await read_page(http, "/delayed")
+    confirm = await read_page(http, "/actions/run-schedule?schedule=s&queue=q")
+    assert "Sends 1 message to q now" in confirm
+    assert "rsmq schedule run s" in confirm
+    await run_action(http, "run-schedule", schedule="s", queue="q")
+    assert (await queues.get_queue_attributes("q")).messages == 1
+    await run_action(http, "resume-schedule", schedule="s", queue="q")
+    assert (await queues.schedules.get("s")).paused_at is None
+    assert (await run_action(http, "delete-schedule", schedule="s", queue="q")).status == 422
+    await run_action(http, "delete-schedule", schedule="s", queue="q", typed="s")
+    assert await queues.schedules.get("s") is None
 
 
-def test_a_schedule_whose_time_has_passed_is_late(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        await queues.schedules.add("s", every=3600, queue="q")
-        due = queues.namespace.due_schedules
-        await queues.run(plain_command("ZADD", due, "1000000000000", "s"))
-        text = await read_page(open_pages(http), "/delayed")
-        assert '<span class="mark bad">late</span>' in text
-        assert "rsmq scheduler" in text
-
-    run(test)
+async def test_a_schedule_whose_time_has_passed_is_late(http, queues):
+    await queues.create_queue("q")
+    await queues.schedules.add("s", every=3600, queue="q")
+    due = queues.namespace.due_schedules
+    await queues.run(plain_command("ZADD", due, "1000000000000", "s"))
+    text = await read_page(open_pages(http), "/delayed")
+    assert '<span class="mark bad">late</span>' in text
+    assert "rsmq scheduler" in text

@@ -62,86 +62,71 @@ def test_errors_have_the_names_of_the_fields_and_no_words_of_python(run):
     run(test)
 
 
-def test_a_refused_value_is_as_it_was_sent(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
+async def test_a_refused_value_is_as_it_was_sent(http, queues):
+    await queues.create_queue("q")
 
-        async def value(method, path, content=None):
-            return (await http(method, path, content)).json.get("value")
+    async def value(method, path, content=None):
+        return (await http(method, path, content)).json.get("value")
 
-        assert await value("PUT", "/queues/q", {"vt": "60"}) == "60"
-        assert await value("PUT", "/queues/q", {"vt": True}) is True
-        assert await value("POST", "/receive", {"queues": "q"}) == "q"
-        assert await value("PUT", "/queues/q", {"vt": -1}) == -1
-        assert await value("PUT", "/queues/q", {"vt": [1]}) is None
-        assert await value("PUT", "/queues/q", {"Vt": 1}) == "Vt"
-        assert await value("PUT", "/schedules/s", {"queue": "q", "cron": "* x"}) == "* x"
-        assert await value("POST", "/queues/q/messages", {"body": "a\ud800"}) is None
-        assert len(await value("GET", f"/queues/{'a' * 200}")) == 81
-
-    run(test)
+    assert await value("PUT", "/queues/q", {"vt": "60"}) == "60"
+    assert await value("PUT", "/queues/q", {"vt": True}) is True
+    assert await value("POST", "/receive", {"queues": "q"}) == "q"
+    assert await value("PUT", "/queues/q", {"vt": -1}) == -1
+    assert await value("PUT", "/queues/q", {"vt": [1]}) is None
+    assert await value("PUT", "/queues/q", {"Vt": 1}) == "Vt"
+    assert await value("PUT", "/schedules/s", {"queue": "q", "cron": "* x"}) == "* x"
+    assert await value("POST", "/queues/q/messages", {"body": "a\ud800"}) is None
+    assert len(await value("GET", f"/queues/{'a' * 200}")) == 81
 
 
-def test_a_problem_does_not_contain_a_body(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        for bad in ({"body": 123456}, {"body_base64": 123456}, {"body_base64": "123456"}):
-            alone = await http("POST", "/queues/q/messages", bad)
-            batch = await http("POST", "/queues/q/messages:batch", {"messages": [bad]})
-            for reply in (alone, batch):
-                assert reply.status == 422, bad
-                assert b"123456" not in reply.content
-        reply = await http("POST", "/queues/q/messages:batch", {"messages": "123456"})
-        assert (reply.status, "value" in reply.json) == (422, False)
-
-    run(test)
+async def test_a_problem_does_not_contain_a_body(http, queues):
+    await queues.create_queue("q")
+    for bad in ({"body": 123456}, {"body_base64": 123456}, {"body_base64": "123456"}):
+        alone = await http("POST", "/queues/q/messages", bad)
+        batch = await http("POST", "/queues/q/messages:batch", {"messages": [bad]})
+        for reply in (alone, batch):
+            assert reply.status == 422, bad
+            assert b"123456" not in reply.content
+    reply = await http("POST", "/queues/q/messages:batch", {"messages": "123456"})
+    assert (reply.status, "value" in reply.json) == (422, False)
 
 
-def test_a_message_of_a_batch_that_is_not_valid_is_named_by_its_index(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        good = {"body": "a"}
-        for bad, code in (
-            ({"text": "b"}, "unknownField"),
-            ({}, "missingParameter"),
-            ({"body": "a", "json": 1}, "invalidFormat"),
-            ({"body": "a", "dedup_id": "x" * 129}, "invalidFormat"),
-            ({"body": "x" * 70_000}, "messageTooLong"),
-            ({"body": "\ud800"}, "messageNotString"),
-        ):
-            reply = await http("POST", "/queues/q/messages:batch", {"messages": [good, good, bad]})
-            assert (reply.json["code"], reply.json["index"]) == (code, 2), bad
-            assert "Message 2 of the batch" in reply.json["detail"]
-        assert (await queues.get_queue_attributes("q")).messages == 0
-
-    run(test)
+async def test_a_message_of_a_batch_that_is_not_valid_is_named_by_its_index(http, queues):
+    await queues.create_queue("q")
+    good = {"body": "a"}
+    for bad, code in (
+        ({"text": "b"}, "unknownField"),
+        ({}, "missingParameter"),
+        ({"body": "a", "json": 1}, "invalidFormat"),
+        ({"body": "a", "dedup_id": "x" * 129}, "invalidFormat"),
+        ({"body": "x" * 70_000}, "messageTooLong"),
+        ({"body": "\ud800"}, "messageNotString"),
+    ):
+        reply = await http("POST", "/queues/q/messages:batch", {"messages": [good, good, bad]})
+        assert (reply.json["code"], reply.json["index"]) == (code, 2), bad
+        assert "Message 2 of the batch" in reply.json["detail"]
+    assert (await queues.get_queue_attributes("q")).messages == 0
 
 
-def test_an_empty_list_is_an_empty_object_and_a_field_is_there_once(run):
-    async def test(http, queues):
-        assert (await http("PUT", "/queues/q", [])).status == 201  # as PHP writes no attributes
-        assert (await http("PUT", "/queues/q", [1])).status == 422
-        json = {"content-type": "application/json"}
-        for body in (b'{"vt": 1, "vt": 2}', b'{"json": {"vt": 1, "vt": 2}}'):
-            reply = await http("POST", "/queues/q/messages", body=body, headers=json)
-            assert (reply.status, reply.json["code"]) == (400, "repeatedField")
-            assert reply.json["value"] == "vt"
-        sent = await http("POST", "/queues/q/messages", {"json": []})
-        assert sent.status == 201
-
-    run(test)
+async def test_an_empty_list_is_an_empty_object_and_a_field_is_there_once(http, queues):
+    assert (await http("PUT", "/queues/q", [])).status == 201  # as PHP writes no attributes
+    assert (await http("PUT", "/queues/q", [1])).status == 422
+    json = {"content-type": "application/json"}
+    for body in (b'{"vt": 1, "vt": 2}', b'{"json": {"vt": 1, "vt": 2}}'):
+        reply = await http("POST", "/queues/q/messages", body=body, headers=json)
+        assert (reply.status, reply.json["code"]) == (400, "repeatedField")
+        assert reply.json["value"] == "vt"
+    sent = await http("POST", "/queues/q/messages", {"json": []})
+    assert sent.status == 201
 
 
-def test_a_time_whose_plus_was_not_encoded_gets_the_remedy(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        path = "/queues/q/raw?deliver_at=2027-01-01T00:00:00"
-        reply = await http("POST", f"{path}+00:00", body=b"a")
-        assert (reply.status, reply.json["value"]) == (422, "2027-01-01T00:00:00 00:00")
-        assert "%2B" in reply.json["hint"]
-        assert (await http("POST", f"{path}%2B00:00", body=b"a")).status == 201
-
-    run(test)
+async def test_a_time_whose_plus_was_not_encoded_gets_the_remedy(http, queues):
+    await queues.create_queue("q")
+    path = "/queues/q/raw?deliver_at=2027-01-01T00:00:00"
+    reply = await http("POST", f"{path}+00:00", body=b"a")
+    assert (reply.status, reply.json["value"]) == (422, "2027-01-01T00:00:00 00:00")
+    assert "%2B" in reply.json["hint"]
+    assert (await http("POST", f"{path}%2B00:00", body=b"a")).status == 201
 
 
 def test_a_thing_that_is_not_there_is_not_an_empty_answer(run):
@@ -169,29 +154,23 @@ def test_a_thing_that_is_not_there_is_not_an_empty_answer(run):
     run(test)
 
 
-def test_each_path_of_the_server_that_is_not_there_is_a_problem(run):
-    async def test(http, _):
-        for path in ("/foo", "/api/v2/queues", "/api", "/healthz/x"):
-            http.prefix = ""
-            reply = await http("GET", path)
-            assert (reply.status, reply.json["code"]) == (404, "notFound"), path
-            assert reply.headers["content-type"] == "application/problem+json"
-        reply = await http("POST", "/healthz")
-        assert (reply.status, reply.json["code"]) == (405, "methodNotAllowed")
-
-    run(test)
+async def test_each_path_of_the_server_that_is_not_there_is_a_problem(http):
+    for path in ("/foo", "/api/v2/queues", "/api", "/healthz/x"):
+        http.prefix = ""
+        reply = await http("GET", path)
+        assert (reply.status, reply.json["code"]) == (404, "notFound"), path
+        assert reply.headers["content-type"] == "application/problem+json"
+    reply = await http("POST", "/healthz")
+    assert (reply.status, reply.json["code"]) == (405, "methodNotAllowed")
 
 
-def test_a_field_in_the_wrong_part_of_a_request_is_named_with_the_right_one(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        purge = await http("POST", "/queues/q:purge?undo=true")
-        assert (purge.status, purge.json["value"]) == (422, "undo")
-        assert purge.json["hint"] == "It is a field of the body, as JSON."
-        assert (await http("POST", "/queues/q:purge", {"undo": True})).status == 200
-        read = await http("DELETE", "/queues/q/messages/a", {"receipt": "a-1"})
-        assert read.json["hint"] == "It is a field of the query."
-        other = await http("POST", "/queues/q:purge?other=true")
-        assert other.json["hint"] == "This call has no fields here."
-
-    run(test)
+async def test_a_field_in_the_wrong_part_of_a_request_is_named_with_the_right_one(http, queues):
+    await queues.create_queue("q")
+    purge = await http("POST", "/queues/q:purge?undo=true")
+    assert (purge.status, purge.json["value"]) == (422, "undo")
+    assert purge.json["hint"] == "It is a field of the body, as JSON."
+    assert (await http("POST", "/queues/q:purge", {"undo": True})).status == 200
+    read = await http("DELETE", "/queues/q/messages/a", {"receipt": "a-1"})
+    assert read.json["hint"] == "It is a field of the query."
+    other = await http("POST", "/queues/q:purge?other=true")
+    assert other.json["hint"] == "This call has no fields here."

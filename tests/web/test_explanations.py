@@ -22,54 +22,44 @@ async def _bury(queues, number, exception, traceback=None):
     return ids
 
 
-def test_a_message_and_a_queue_say_why_they_wait(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        id = await queues.send_message("q", "m")
-        await queues.pause_queue("q")
-        shown = (await http("GET", f"/queues/q/messages/{id}/why")).json
-        assert (shown["id"], shown["cause"], shown["causes"][0]["text"]) == (
-            id, "paused", shown["sentence"],
-        )  # fmt: skip
-        shown = (await http("GET", "/queues/q/why")).json
-        assert (shown["id"], shown["cause"]) == (None, "paused")
-        shown = (await http("GET", f"/queues/q/messages/{id}/timeline")).json
-        assert [each["kind"] for each in shown["events"]] == ["sent"]
-        assert (await http("GET", f"/queues/q/messages/{'a' * 32}/why")).json["cause"] == "gone"
-        for path in ("why", f"messages/{id}/why", f"messages/{id}/timeline"):
-            assert (await http("GET", f"/queues/none/{path}")).json["code"] == "queueNotFound"
-
-    run(test)
+async def test_a_message_and_a_queue_say_why_they_wait(http, queues):
+    await queues.create_queue("q")
+    id = await queues.send_message("q", "m")
+    await queues.pause_queue("q")
+    shown = (await http("GET", f"/queues/q/messages/{id}/why")).json
+    assert (shown["id"], shown["cause"], shown["causes"][0]["text"]) == (
+        id, "paused", shown["sentence"],
+    )  # fmt: skip
+    shown = (await http("GET", "/queues/q/why")).json
+    assert (shown["id"], shown["cause"]) == (None, "paused")
+    shown = (await http("GET", f"/queues/q/messages/{id}/timeline")).json
+    assert [each["kind"] for each in shown["events"]] == ["sent"]
+    assert (await http("GET", f"/queues/q/messages/{'a' * 32}/why")).json["cause"] == "gone"
+    for path in ("why", f"messages/{id}/why", f"messages/{id}/timeline"):
+        assert (await http("GET", f"/queues/none/{path}")).json["code"] == "queueNotFound"
 
 
-def test_dead_letters_are_grouped_and_a_group_is_a_filter(run):
-    async def test(http, queues):
-        for name in ("q", "d"):
-            await queues.create_queue(name)
-        await _bury(
-            queues, 250, "ValueError: order 7 of 'Ada L'", 'File "/a/b.py", line 7, in pay\n'
-        )
-        [other, again] = await _bury(queues, 2, "KeyError: 'x'")
-        pairs = await queues.redrive_messages("d", "q", [again])
-        await queues.move_messages("q", "d", [new for _, new in pairs])
-        shown = (await http("GET", "/queues/d/dead-letters/groups")).json
-        assert (shown["scanned"], shown["others"], shown["cursor"]) == (252, 0, None)
-        first, *rest = shown["groups"]
-        assert (first["exception"], first["text"], first["frames"]) == (
-            "ValueError", "order 0 of …", ["b.py:pay"],
-        )  # fmt: skip
-        assert (first["count"], first["queues"], first["redriven"]) == (250, {"q": 250}, 0)
-        assert {each["key"]: (each["count"], each["redriven"]) for each in rest}["none"] == (1, 1)
-        key = next(each["key"] for each in rest if each["exception"] == "KeyError")
-        path = f"/queues/d/messages?filter=cause:{key}&limit=5"
-        assert [each["id"] for each in (await http("GET", path)).json["messages"]] == [other]
-        found = (
-            await http("GET", f"/queues/d/messages?filter=cause:{first['key']}&limit=240")
-        ).json
-        assert (len(found["messages"]), found["cursor"] is None) == (240, False)
-        assert (await http("GET", "/queues/d/messages?filter=cause:x")).status == 422
-
-    run(test)
+async def test_dead_letters_are_grouped_and_a_group_is_a_filter(http, queues):
+    for name in ("q", "d"):
+        await queues.create_queue(name)
+    await _bury(queues, 250, "ValueError: order 7 of 'Ada L'", 'File "/a/b.py", line 7, in pay\n')
+    [other, again] = await _bury(queues, 2, "KeyError: 'x'")
+    pairs = await queues.redrive_messages("d", "q", [again])
+    await queues.move_messages("q", "d", [new for _, new in pairs])
+    shown = (await http("GET", "/queues/d/dead-letters/groups")).json
+    assert (shown["scanned"], shown["others"], shown["cursor"]) == (252, 0, None)
+    first, *rest = shown["groups"]
+    assert (first["exception"], first["text"], first["frames"]) == (
+        "ValueError", "order 0 of …", ["b.py:pay"],
+    )  # fmt: skip
+    assert (first["count"], first["queues"], first["redriven"]) == (250, {"q": 250}, 0)
+    assert {each["key"]: (each["count"], each["redriven"]) for each in rest}["none"] == (1, 1)
+    key = next(each["key"] for each in rest if each["exception"] == "KeyError")
+    path = f"/queues/d/messages?filter=cause:{key}&limit=5"
+    assert [each["id"] for each in (await http("GET", path)).json["messages"]] == [other]
+    found = (await http("GET", f"/queues/d/messages?filter=cause:{first['key']}&limit=240")).json
+    assert (len(found["messages"]), found["cursor"] is None) == (240, False)
+    assert (await http("GET", "/queues/d/messages?filter=cause:x")).status == 422
 
 
 def test_pages_of_groups_have_each_dead_letter_once(server, ns):

@@ -17,29 +17,28 @@ def _time(minute):
     return quote(datetime.fromtimestamp(minute * 60, UTC).isoformat())
 
 
-def test_a_history_has_a_value_for_each_step_and_null_where_nothing_was_recorded(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        now = int(datetime.now(UTC).timestamp()) // 60 + 1
-        await record_queues(queues, now)
-        await queues.send_message("q", "a")
-        await record_queues(queues, now + 1)
-        await record_queues(queues, now + 4)
-        query = f"?from={_time(now)}&to={_time(now + 4)}"
-        for path in ("/queues/q/history", "/history"):
-            shown = (await http("GET", path + query)).json
-            assert shown["sent"] == [1, None, None, None]
-            assert shown["visible"] == [1, None, None, None]
-            assert shown["start_ms"] == now * 60_000
-            [gap] = shown["gaps"]
-            assert gap["end_ms"] - gap["start_ms"] == 3 * 60_000
-        by_five = (await http("GET", f"/queues/q/history{query}&step=3600")).json
-        assert (by_five["step"], by_five["total_sent"]) == (3600, 1)
-        for wrong in ("step=90", "step=a", "from=2026-01-01", "from=1970-01-01T00:00:00Z"):
-            assert (await http("GET", f"/queues/q/history?{wrong}")).status == 422
-        assert (await http("GET", "/queues/none/history")).json["code"] == "queueNotFound"
-
-    run(test)
+async def test_a_history_has_a_value_for_each_step_and_null_where_nothing_was_recorded(
+    http, queues
+):
+    await queues.create_queue("q")
+    now = int(datetime.now(UTC).timestamp()) // 60 + 1
+    await record_queues(queues, now)
+    await queues.send_message("q", "a")
+    await record_queues(queues, now + 1)
+    await record_queues(queues, now + 4)
+    query = f"?from={_time(now)}&to={_time(now + 4)}"
+    for path in ("/queues/q/history", "/history"):
+        shown = (await http("GET", path + query)).json
+        assert shown["sent"] == [1, None, None, None]
+        assert shown["visible"] == [1, None, None, None]
+        assert shown["start_ms"] == now * 60_000
+        [gap] = shown["gaps"]
+        assert gap["end_ms"] - gap["start_ms"] == 3 * 60_000
+    by_five = (await http("GET", f"/queues/q/history{query}&step=3600")).json
+    assert (by_five["step"], by_five["total_sent"]) == (3600, 1)
+    for wrong in ("step=90", "step=a", "from=2026-01-01", "from=1970-01-01T00:00:00Z"):
+        assert (await http("GET", f"/queues/q/history?{wrong}")).status == 422
+    assert (await http("GET", "/queues/none/history")).json["code"] == "queueNotFound"
 
 
 def test_an_application_records_during_its_lifespan_if_that_is_wanted(server, ns):

@@ -117,45 +117,36 @@ def test_a_job_that_waits_is_cancelled_and_listed(server, ns, worker):
         (f"/queues/q/jobs/{'x' * 32}?wait=61", 422, "invalidValue"),
     ],
 )
-def test_a_job_that_is_not_there_is_a_problem(run, path, status, code):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        reply = await http("GET", path)
-        assert (reply.status, reply.json["code"]) == (status, code)
-
-    run(test)
+async def test_a_job_that_is_not_there_is_a_problem(path, status, code, http, queues):
+    await queues.create_queue("q")
+    reply = await http("GET", path)
+    assert (reply.status, reply.json["code"]) == (status, code)
 
 
-def test_limits_of_messages_are_sent_and_expired_ones_are_swept(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        content = {"messages": [{"body": "a"}, {"body": "b"}], "expires": 0.001, "max_retries": 2}
-        ids = (await http("POST", "/queues/q/messages:batch", content)).json["ids"]
-        swept = []
-        async with asyncio.timeout(10):
-            while len(swept) < 2:
-                swept += (await http("POST", "/queues/q:sweep-expired")).json["ids"]
-        assert sorted(swept) == sorted(ids)
-        content = {"queues": ["q"], "body": "a", "expires": 60, "max_retries": 1}
-        assert (await http("POST", "/publish", content)).status == 201
-
-    run(test)
+async def test_limits_of_messages_are_sent_and_expired_ones_are_swept(http, queues):
+    await queues.create_queue("q")
+    content = {"messages": [{"body": "a"}, {"body": "b"}], "expires": 0.001, "max_retries": 2}
+    ids = (await http("POST", "/queues/q/messages:batch", content)).json["ids"]
+    swept = []
+    async with asyncio.timeout(10):
+        while len(swept) < 2:
+            swept += (await http("POST", "/queues/q:sweep-expired")).json["ids"]
+    assert sorted(swept) == sorted(ids)
+    content = {"queues": ["q"], "body": "a", "expires": 60, "max_retries": 1}
+    assert (await http("POST", "/publish", content)).status == 201
 
 
-def test_the_walk_through_all_keys_is_paced_with_those_of_searches(run, monkeypatch):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        ids = [await queues.send_message("q", "a", track=True) for _ in range(3)]
-        paced = []
+async def test_the_walk_through_all_keys_is_paced_with_those_of_searches(monkeypatch, http, queues):
+    await queues.create_queue("q")
+    ids = [await queues.send_message("q", "a", track=True) for _ in range(3)]
+    paced = []
 
-        async def run_paced(client, step):
-            paced.append(step.script.name)
-            return await search.run_paced(client, step)
+    async def run_paced(client, step):
+        paced.append(step.script.name)
+        return await search.run_paced(client, step)
 
-        monkeypatch.setattr(jobs, "run_paced", run_paced)
-        listed = (await http("GET", "/queues/q/jobs")).json["jobs"]
-        assert sorted(each["id"] for each in listed) == sorted(ids)
-        assert paced
-        assert set(paced) == {"find_jobs"}
-
-    run(test)
+    monkeypatch.setattr(jobs, "run_paced", run_paced)
+    listed = (await http("GET", "/queues/q/jobs")).json["jobs"]
+    assert sorted(each["id"] for each in listed) == sorted(ids)
+    assert paced
+    assert set(paced) == {"find_jobs"}

@@ -145,76 +145,64 @@ def test_a_session_ends_with_its_password_its_time_and_a_change_of_its_text(
     run(test, auth=True, users=users)
 
 
-def test_a_link_on_another_site_arrives_and_other_requests_of_it_do_not(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        _pages(http)
-        foreign = {"sec-fetch-site": "cross-site"}
-        link = {**foreign, "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
-        reply = await http("GET", "/queues/q?a=%22%3E", headers=link)
-        assert reply.status == 200
-        assert b'content="0; url=/queues/q?a=%22%3E"' in reply.content
-        assert b"Attributes" not in reply.content
-        assert (await http("GET", "/queues/q", headers=foreign)).status == 403
-        post = await _post(http, "/actions/pause", {**link, "origin": "http://evil"}, queue="q")
-        assert post.status == 403
-        assert not (await queues.get_queue_attributes("q")).paused
-
-    run(test)
+async def test_a_link_on_another_site_arrives_and_other_requests_of_it_do_not(http, queues):
+    await queues.create_queue("q")
+    _pages(http)
+    foreign = {"sec-fetch-site": "cross-site"}
+    link = {**foreign, "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    reply = await http("GET", "/queues/q?a=%22%3E", headers=link)
+    assert reply.status == 200
+    assert b'content="0; url=/queues/q?a=%22%3E"' in reply.content
+    assert b"Attributes" not in reply.content
+    assert (await http("GET", "/queues/q", headers=foreign)).status == 403
+    post = await _post(http, "/actions/pause", {**link, "origin": "http://evil"}, queue="q")
+    assert post.status == 403
+    assert not (await queues.get_queue_attributes("q")).paused
 
 
-def test_a_page_that_has_not_changed_is_not_sent_again(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        _pages(http)
-        first = await http("GET", "/queues")
-        again = {"if-none-match": first.headers["etag"]}
-        assert (await http("GET", "/queues", headers=again)).status == 304
-        await queues.send_message("q", "a")
-        http.app.router.default.forget_all()
-        assert (await http("GET", "/queues", headers=again)).status == 200
-
-    run(test)
+async def test_a_page_that_has_not_changed_is_not_sent_again(http, queues):
+    await queues.create_queue("q")
+    _pages(http)
+    first = await http("GET", "/queues")
+    again = {"if-none-match": first.headers["etag"]}
+    assert (await http("GET", "/queues", headers=again)).status == 304
+    await queues.send_message("q", "a")
+    http.app.router.default.forget_all()
+    assert (await http("GET", "/queues", headers=again)).status == 200
 
 
-def test_all_pages_allow_nothing_but_their_own_files(run):
-    async def test(http, _):
-        _pages(http)
-        for path in ("/", "/login", "/none", "/queues"):
-            reply = await http("GET", path)
-            policy = reply.headers["content-security-policy"]
-            assert policy.startswith("default-src 'none'; script-src 'self'; ")
-            assert "unsafe" not in policy
-        for path in re.findall(r'(?:href|src)="(/static/[^"]+)"', reply.content.decode()):
-            assert (await http("GET", path)).status == 200
-        assert (await http("GET", "/static/../table.py")).status == 404
-        assert (await http("GET", "/static/none.css")).status == 404
-
-    run(test)
+async def test_all_pages_allow_nothing_but_their_own_files(http):
+    _pages(http)
+    for path in ("/", "/login", "/none", "/queues"):
+        reply = await http("GET", path)
+        policy = reply.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; ")
+        assert "unsafe" not in policy
+    for path in re.findall(r'(?:href|src)="(/static/[^"]+)"', reply.content.decode()):
+        assert (await http("GET", path)).status == 200
+    assert (await http("GET", "/static/../table.py")).status == 404
+    assert (await http("GET", "/static/none.css")).status == 404
 
 
-def test_an_action_says_what_it_does_asks_for_the_name_and_is_recorded(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        await queues.send_messages("q", ["a", "b", "c"])
-        _pages(http)
-        page = (await http("GET", "/actions/purge?queue=q")).content.decode()
-        assert "Removes 3 messages from q" in page
-        assert "rsmq purge q" in page
-        assert "curl -u :KEY -X POST http://localhost/api/v1/queues/q:purge" in page
-        wrong = await _post(http, "/actions/purge", queue="q", **{"typed-name": "p"})
-        assert wrong.status == 422
-        assert (await queues.get_queue_attributes("q")).messages == 3
-        done = await _post(http, "/actions/purge", queue="q", **{"typed-name": "q"})
-        assert (done.status, done.headers["location"]) == (303, "/queues/q")
-        assert (await queues.get_queue_attributes("q")).messages == 0
-        shown = await http("GET", "/queues/q", headers={"cookie": _cookie_of(done)})
-        assert b"q was purged." in shown.content
-        http.prefix = "/api/v1"
-        entries = (await http("GET", "/audit")).json["entries"]
-        assert [each["call"] for each in entries] == ["POST /queues/{queue}:purge"] * 2
-
-    run(test)
+async def test_an_action_says_what_it_does_asks_for_the_name_and_is_recorded(http, queues):
+    await queues.create_queue("q")
+    await queues.send_messages("q", ["a", "b", "c"])
+    _pages(http)
+    page = (await http("GET", "/actions/purge?queue=q")).content.decode()
+    assert "Removes 3 messages from q" in page
+    assert "rsmq purge q" in page
+    assert "curl -u :KEY -X POST http://localhost/api/v1/queues/q:purge" in page
+    wrong = await _post(http, "/actions/purge", queue="q", **{"typed-name": "p"})
+    assert wrong.status == 422
+    assert (await queues.get_queue_attributes("q")).messages == 3
+    done = await _post(http, "/actions/purge", queue="q", **{"typed-name": "q"})
+    assert (done.status, done.headers["location"]) == (303, "/queues/q")
+    assert (await queues.get_queue_attributes("q")).messages == 0
+    shown = await http("GET", "/queues/q", headers={"cookie": _cookie_of(done)})
+    assert b"q was purged." in shown.content
+    http.prefix = "/api/v1"
+    entries = (await http("GET", "/audit")).json["entries"]
+    assert [each["call"] for each in entries] == ["POST /queues/{queue}:purge"] * 2
 
 
 def test_pages_and_actions_obey_the_rights_of_their_caller(run, tmp_path):
@@ -251,14 +239,11 @@ def test_a_read_only_server_shows_no_action_and_runs_none(run):
     run(test, read_only=True)
 
 
-def test_a_name_of_any_characters_is_shown_and_linked(run):
-    async def test(http, queues):
-        await queues.create_queue("a-b")
-        _pages(http)
-        assert (await http("GET", "/queues/a%20b")).status in {404, 422}
-        assert (await http("GET", "/queues/%3Cscript%3E")).status in {404, 422}
-
-    run(test)
+async def test_a_name_of_any_characters_is_shown_and_linked(http, queues):
+    await queues.create_queue("a-b")
+    _pages(http)
+    assert (await http("GET", "/queues/a%20b")).status in {404, 422}
+    assert (await http("GET", "/queues/%3Cscript%3E")).status in {404, 422}
 
 
 def test_texts_show_characters_that_are_not_seen():
@@ -269,28 +254,22 @@ def test_texts_show_characters_that_are_not_seen():
     ]  # fmt: skip
 
 
-def test_a_link_on_another_site_leads_to_this_site_only(run):
-    async def test(http, _):
-        _pages(http)
-        link = {
-            "sec-fetch-site": "cross-site",
-            "sec-fetch-mode": "navigate",
-            "sec-fetch-dest": "document",
-        }
-        for path in ("//evil.com/", "/\\evil.com", "//evil.com/queues?a=b"):
-            reply = await http("GET", path, headers=link)
-            assert b"evil" not in reply.content
-
-    run(test)
+async def test_a_link_on_another_site_leads_to_this_site_only(http):
+    _pages(http)
+    link = {
+        "sec-fetch-site": "cross-site",
+        "sec-fetch-mode": "navigate",
+        "sec-fetch-dest": "document",
+    }
+    for path in ("//evil.com/", "/\\evil.com", "//evil.com/queues?a=b"):
+        reply = await http("GET", path, headers=link)
+        assert b"evil" not in reply.content
 
 
-def test_a_key_is_ignored_where_everyone_may_do_everything(run):
-    async def test(http, _):
-        reply = await _pages(http)("GET", "/queues?key=x")
-        assert (reply.status, reply.headers["location"]) == (303, "/queues")
-        assert "set-cookie" not in reply.headers
-
-    run(test)
+async def test_a_key_is_ignored_where_everyone_may_do_everything(http):
+    reply = await _pages(http)("GET", "/queues?key=x")
+    assert (reply.status, reply.headers["location"]) == (303, "/queues")
+    assert "set-cookie" not in reply.headers
 
 
 def test_cookies_of_a_server_with_tls_are_secure_also_behind_a_trusted_proxy(run):
@@ -353,28 +332,25 @@ def test_a_lasting_answer_is_read_again_at_once_after_an_outage(monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT", "DELETE"])
-def test_only_post_runs_an_action_or_ends_a_session(run, method):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        await queues.send_message("q", "a")
-        _pages(http)
-        fields = {"queue": "q", "typed-name": "q"}
-        reply = await http(
-            method,
-            "/actions/purge?queue=q",
-            body=urlencode(fields).encode(),
-            headers={"content-type": "application/x-www-form-urlencoded"},
-        )
-        assert (await queues.get_queue_attributes("q")).messages == 1
-        assert reply.status == (200 if method == "HEAD" else 405)
-        assert reply.content == b"" or method != "HEAD"
-        if method != "HEAD":
-            assert reply.headers["allow"] == "GET, HEAD, POST"
-            assert (await http(method, "/login")).status == 405
-        ended = await http(method, "/logout")
-        assert (ended.status, ended.headers["allow"]) == (405, "POST")
-
-    run(test)
+async def test_only_post_runs_an_action_or_ends_a_session(method, http, queues):
+    await queues.create_queue("q")
+    await queues.send_message("q", "a")
+    _pages(http)
+    fields = {"queue": "q", "typed-name": "q"}
+    reply = await http(
+        method,
+        "/actions/purge?queue=q",
+        body=urlencode(fields).encode(),
+        headers={"content-type": "application/x-www-form-urlencoded"},
+    )
+    assert (await queues.get_queue_attributes("q")).messages == 1
+    assert reply.status == (200 if method == "HEAD" else 405)
+    assert reply.content == b"" or method != "HEAD"
+    if method != "HEAD":
+        assert reply.headers["allow"] == "GET, HEAD, POST"
+        assert (await http(method, "/login")).status == 405
+    ended = await http(method, "/logout")
+    assert (ended.status, ended.headers["allow"]) == (405, "POST")
 
 
 def test_head_of_a_page_that_needs_a_session_leads_to_the_login(run, tmp_path):

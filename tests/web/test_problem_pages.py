@@ -28,31 +28,25 @@ def test_a_caller_who_may_see_no_page_can_log_out(run, tmp_path):
     run(test, auth=True, users=_users(tmp_path, entry))
 
 
-def test_the_page_of_an_unknown_path_speaks_to_a_person(run):
-    async def test(http, _):
-        _pages(http)
-        page = await http("GET", "/none")
-        assert page.status == 404
-        assert b"openapi" not in page.content
-        assert b"The overview leads to all pages." in page.content
-        http.headers["accept"] = "application/json"
-        assert "openapi" in (await http("GET", "/none")).json["hint"]
-
-    run(test)
+async def test_the_page_of_an_unknown_path_speaks_to_a_person(http):
+    _pages(http)
+    page = await http("GET", "/none")
+    assert page.status == 404
+    assert b"openapi" not in page.content
+    assert b"The overview leads to all pages." in page.content
+    http.headers["accept"] = "application/json"
+    assert "openapi" in (await http("GET", "/none")).json["hint"]
 
 
-def test_the_page_of_a_queue_that_is_not_there_speaks_to_a_person(run):
-    async def test(http, _):
-        _pages(http)
-        for path in ("/queues/none", "/queues/none/messages", "/actions/purge?queue=none"):
-            page = (await http("GET", path)).content.decode()
-            assert "PUT" not in page
-            assert "It may have been deleted" in page
-            assert 'href="/queues">Queues</a></p>' in page
-        http.headers["accept"] = "application/json"
-        assert "with PUT /queues/{queue}" in (await http("GET", "/queues/none")).json["hint"]
-
-    run(test)
+async def test_the_page_of_a_queue_that_is_not_there_speaks_to_a_person(http):
+    _pages(http)
+    for path in ("/queues/none", "/queues/none/messages", "/actions/purge?queue=none"):
+        page = (await http("GET", path)).content.decode()
+        assert "PUT" not in page
+        assert "It may have been deleted" in page
+        assert 'href="/queues">Queues</a></p>' in page
+    http.headers["accept"] = "application/json"
+    assert "with PUT /queues/{queue}" in (await http("GET", "/queues/none")).json["hint"]
 
 
 def test_a_hint_that_names_a_route_is_for_programs():

@@ -146,32 +146,26 @@ async def _receive_again(queues, qname):
     await queues.receive_messages(qname, 8)
 
 
-def test_an_overview_without_such_alerts_does_not_read_the_audit(run, monkeypatch):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        read = []
+async def test_an_overview_without_such_alerts_does_not_read_the_audit(monkeypatch, http, queues):
+    await queues.create_queue("q")
+    read = []
 
-        async def refuse(*_, **__):
-            read.append(1)
-            return ()
+    async def refuse(*_, **__):
+        read.append(1)
+        return ()
 
-        monkeypatch.setattr("rsmq.web.pages.views.overview.read_changes", refuse)
-        await read_page(open_pages(http), "/")
-        assert read == []
-        await queues.send_message("q", "a")
-        await queues.pause_queue("q")
-        await read_page(open_pages(Http(create_app(queues, auth=False))), "/")
-        assert read == [1]
-
-    run(test)
+    monkeypatch.setattr("rsmq.web.pages.views.overview.read_changes", refuse)
+    await read_page(open_pages(http), "/")
+    assert read == []
+    await queues.send_message("q", "a")
+    await queues.pause_queue("q")
+    await read_page(open_pages(Http(create_app(queues, auth=False))), "/")
+    assert read == [1]
 
 
-def test_a_record_of_another_program_is_no_change(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        await queues.send_message("q", "a")
-        await queues.pause_queue("q")
-        await queues.run(plain_command("XADD", queues.namespace.audit, "*", "call", _PAUSE))
-        assert "paused" in await read_page(open_pages(http), "/queues/q")
-
-    run(test)
+async def test_a_record_of_another_program_is_no_change(http, queues):
+    await queues.create_queue("q")
+    await queues.send_message("q", "a")
+    await queues.pause_queue("q")
+    await queues.run(plain_command("XADD", queues.namespace.audit, "*", "call", _PAUSE))
+    assert "paused" in await read_page(open_pages(http), "/queues/q")

@@ -53,39 +53,36 @@ def _type_of(case):
     return "application/x-www-form-urlencoded" if form else "application/json"
 
 
-def test_each_recorded_request_has_the_recorded_answer(run):
-    async def test(http, queues):
-        http.prefix = "/rest-rsmq"
-        ids = {}  # ours, by that of the record
-        etag = None
-        for case in _RECORD["cases"]:
-            method, path = case["request"].split(" ", 1)
-            for theirs, ours in ids.items():
-                path = path.replace(theirs, ours)
-            body = _body_of(case)
-            headers = {"content-type": _type_of(case)} if body else {}
-            if case["case"] == "if-none-match":
-                headers["if-none-match"] = etag
-            reply = await http(method, path, body=body, headers=headers)
-            etag = reply.headers.get("etag", etag)
-            if case["case"] in _DEVIATIONS:
-                expected = 200 if "singular" in case["case"] else case["status"]
-                assert reply.status == expected, case
-                continue
-            assert (reply.status, reply.headers.get("content-type")) == (
-                case["status"], case["content_type"],
-            ), case  # fmt: skip
-            assert reply.headers.get("allow") == case["allow"]
-            text, expected = _mask(reply.content.decode()), _mask(case["response"])
-            if case["case"] in {"list", "HEAD queues"} and text:
-                text, expected = _sorted_queues(text), _sorted_queues(expected)
-            assert text == expected, case
-            if case["content_length"]:
-                assert reply.headers["content-length"] == case["content_length"], case
-            if case["case"].startswith("send") and case["status"] == 200:
-                ids[json.loads(case["response"])["id"]] = reply.json["id"]
-
-    run(test)
+async def test_each_recorded_request_has_the_recorded_answer(http, queues):
+    http.prefix = "/rest-rsmq"
+    ids = {}  # ours, by that of the record
+    etag = None
+    for case in _RECORD["cases"]:
+        method, path = case["request"].split(" ", 1)
+        for theirs, ours in ids.items():
+            path = path.replace(theirs, ours)
+        body = _body_of(case)
+        headers = {"content-type": _type_of(case)} if body else {}
+        if case["case"] == "if-none-match":
+            headers["if-none-match"] = etag
+        reply = await http(method, path, body=body, headers=headers)
+        etag = reply.headers.get("etag", etag)
+        if case["case"] in _DEVIATIONS:
+            expected = 200 if "singular" in case["case"] else case["status"]
+            assert reply.status == expected, case
+            continue
+        assert (reply.status, reply.headers.get("content-type")) == (
+            case["status"], case["content_type"],
+        ), case  # fmt: skip
+        assert reply.headers.get("allow") == case["allow"]
+        text, expected = _mask(reply.content.decode()), _mask(case["response"])
+        if case["case"] in {"list", "HEAD queues"} and text:
+            text, expected = _sorted_queues(text), _sorted_queues(expected)
+        assert text == expected, case
+        if case["content_length"]:
+            assert reply.headers["content-length"] == case["content_length"], case
+        if case["case"].startswith("send") and case["status"] == 200:
+            ids[json.loads(case["response"])["id"]] = reply.json["id"]
 
 
 def test_recorded_sequences_have_the_answers_of_the_original(server, ns):
@@ -119,59 +116,47 @@ def test_recorded_sequences_have_the_answers_of_the_original(server, ns):
     asyncio.run(test())
 
 
-def test_the_time_of_a_send_is_that_of_the_original(run):
-    async def test(http, queues):
-        http.prefix = "/rest-rsmq"
-        await queues.create_queue("q")
-        id = (await http("POST", "/messages/q", {"message": "a"})).json["id"]
-        assert (await http("GET", "/messages/q")).json["sent"] == int(id[:10], 36) // 1000
-
-    run(test)
+async def test_the_time_of_a_send_is_that_of_the_original(http, queues):
+    http.prefix = "/rest-rsmq"
+    await queues.create_queue("q")
+    id = (await http("POST", "/messages/q", {"message": "a"})).json["id"]
+    assert (await http("GET", "/messages/q")).json["sent"] == int(id[:10], 36) // 1000
 
 
-def test_fields_in_thousands_of_brackets_are_read(run):
-    async def test(http, queues):
-        http.prefix = "/rest-rsmq"
-        headers = {"content-type": "application/x-www-form-urlencoded"}
-        for text, status in (("[]" * 5000, 200), (f"[{'9' * 5000}]", 500)):
-            body = f"vt{text}=60".encode()
-            assert (await http("POST", "/queues/q", body=body, headers=headers)).status == status
-        assert (await queues.get_queue_attributes("q")).vt == 60
-        body = b'{"vt": ' + b"[" * 500 + b"60" + b"]" * 500 + b"}"
-        headers = {"content-type": "application/json"}
-        assert (await http("POST", "/queues/r", body=body, headers=headers)).status == 200
-
-    run(test)
+async def test_fields_in_thousands_of_brackets_are_read(http, queues):
+    http.prefix = "/rest-rsmq"
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    for text, status in (("[]" * 5000, 200), (f"[{'9' * 5000}]", 500)):
+        body = f"vt{text}=60".encode()
+        assert (await http("POST", "/queues/q", body=body, headers=headers)).status == status
+    assert (await queues.get_queue_attributes("q")).vt == 60
+    body = b'{"vt": ' + b"[" * 500 + b"60" + b"]" * 500 + b"}"
+    headers = {"content-type": "application/json"}
+    assert (await http("POST", "/queues/r", body=body, headers=headers)).status == 200
 
 
-def test_head_does_not_receive(run):
-    async def test(http, queues):
-        http.prefix = "/rest-rsmq"
-        await queues.create_queue("q")
-        await queues.send_message("q", "a")
-        assert (await http("HEAD", "/messages/q")).status == 200
-        assert (await queues.get_queue_attributes("q")).visible_messages == 1
-
-    run(test)
+async def test_head_does_not_receive(http, queues):
+    http.prefix = "/rest-rsmq"
+    await queues.create_queue("q")
+    await queues.send_message("q", "a")
+    assert (await http("HEAD", "/messages/q")).status == 200
+    assert (await queues.get_queue_attributes("q")).visible_messages == 1
 
 
-def test_a_page_of_another_site_can_not_receive(run):
-    async def test(http, queues):
-        http.prefix = "/rest-rsmq"
-        await queues.create_queue("q")
-        await queues.send_message("q", "a")
-        for headers in (
-            {"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example"},
-            {"referer": "https://evil.example/page"}, {"referer": "http://localhost@evil.example"},
-            {"referer": "http://["},
-        ):  # fmt: skip
-            reply = await http("GET", "/messages/q", headers=headers)
-            assert (reply.status, reply.json["code"]) == (403, "crossSite"), headers
-        assert (await queues.get_queue_attributes("q")).visible_messages == 1
-        own = {"referer": "http://localhost/page"}
-        assert (await http("GET", "/messages/q", headers=own)).json["message"] == "a"
-
-    run(test)
+async def test_a_page_of_another_site_can_not_receive(http, queues):
+    http.prefix = "/rest-rsmq"
+    await queues.create_queue("q")
+    await queues.send_message("q", "a")
+    for headers in (
+        {"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example"},
+        {"referer": "https://evil.example/page"}, {"referer": "http://localhost@evil.example"},
+        {"referer": "http://["},
+    ):  # fmt: skip
+        reply = await http("GET", "/messages/q", headers=headers)
+        assert (reply.status, reply.json["code"]) == (403, "crossSite"), headers
+    assert (await queues.get_queue_attributes("q")).visible_messages == 1
+    own = {"referer": "http://localhost/page"}
+    assert (await http("GET", "/messages/q", headers=own)).json["message"] == "a"
 
 
 @pytest.mark.parametrize(

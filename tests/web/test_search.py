@@ -225,58 +225,49 @@ def test_a_search_that_takes_long_is_resumed_where_it_was(run, monkeypatch):
     run(test)
 
 
-def test_messages_that_came_or_went_do_not_shift_the_pages(run):
-    async def test(http, queues):
-        ids = await _send(queues, *"abcd")
-        first = (await http("GET", "/queues/q/messages?limit=2")).json
-        await queues.delete_message("q", ids[0])
-        await queues.send_message("q", "front", front=True)
-        rest = (await http("GET", f"/queues/q/messages?cursor={first['cursor']}")).json
-        assert [each["id"] for each in rest["messages"]] == ids[2:]
-        assert rest["cursor"] is None
-
-    run(test)
+async def test_messages_that_came_or_went_do_not_shift_the_pages(http, queues):
+    ids = await _send(queues, *"abcd")
+    first = (await http("GET", "/queues/q/messages?limit=2")).json
+    await queues.delete_message("q", ids[0])
+    await queues.send_message("q", "front", front=True)
+    rest = (await http("GET", f"/queues/q/messages?cursor={first['cursor']}")).json
+    assert [each["id"] for each in rest["messages"]] == ids[2:]
+    assert rest["cursor"] is None
 
 
-def test_positions_count_among_the_messages_of_a_state(run):
-    async def test(http, queues):
-        ids = await _send(queues, *"abcd")
-        hidden = [await queues.send_message("q", "e", delay=100) for _ in range(3)]
+async def test_positions_count_among_the_messages_of_a_state(http, queues):
+    ids = await _send(queues, *"abcd")
+    hidden = [await queues.send_message("q", "e", delay=100) for _ in range(3)]
 
-        async def bodies(query):
-            found, _ = await _walk(http, query)
-            return [each["id"] for each in found]
+    async def bodies(query):
+        found, _ = await _walk(http, query)
+        return [each["id"] for each in found]
 
-        assert await bodies("start=1&limit=1") == [*ids[1:], *hidden]
-        assert await bodies("start=-1") == hidden[2:]
-        assert await bodies("state=visible&start=-2") == ids[2:]
-        assert await bodies("state=delayed&start=1&limit=1") == hidden[1:]
-        assert await bodies("start=2&filter=body:a") == []
-        assert await bodies("start=50") == []
-
-    run(test)
+    assert await bodies("start=1&limit=1") == [*ids[1:], *hidden]
+    assert await bodies("start=-1") == hidden[2:]
+    assert await bodies("state=visible&start=-2") == ids[2:]
+    assert await bodies("state=delayed&start=1&limit=1") == hidden[1:]
+    assert await bodies("start=2&filter=body:a") == []
+    assert await bodies("start=50") == []
 
 
-def test_long_bodies_are_cut_between_characters(run):
-    async def test(http, queues):
-        text = "x" * 4095 + "\u00e4" * 100
-        [id] = await _send(queues, text)
-        for query in ("", "?filter=json.a:1", "?filter=body:x"):
-            found = (await http("GET", f"/queues/q/messages{query}")).json["messages"]
-            for message in found:
-                assert (message["body"], message["truncated"]) == ("x" * 4095, True)
-                assert message["size"] == len(text.encode())
-            assert len(found) == (0 if "json" in query else 1)
-        whole = (await http("GET", f"/queues/q/messages/{id}")).json
-        assert (whole["body"], whole["truncated"]) == (text, False)
-        part = (await http("GET", f"/queues/q/messages/{id}?max_bytes=4096")).json
-        assert (part.pop("body"), part.pop("truncated")) == ("x" * 4095, True)
-        assert part == {name: value for name, value in whole.items() if name in part}
-        assert (part["size"], part["state"]) == (len(text.encode()), "visible")
-        none = await http("GET", f"/queues/q/messages/{'a' * 32}?max_bytes=1")
-        assert none.json["code"] == "messageNotFound"
-
-    run(test)
+async def test_long_bodies_are_cut_between_characters(http, queues):
+    text = "x" * 4095 + "\u00e4" * 100
+    [id] = await _send(queues, text)
+    for query in ("", "?filter=json.a:1", "?filter=body:x"):
+        found = (await http("GET", f"/queues/q/messages{query}")).json["messages"]
+        for message in found:
+            assert (message["body"], message["truncated"]) == ("x" * 4095, True)
+            assert message["size"] == len(text.encode())
+        assert len(found) == (0 if "json" in query else 1)
+    whole = (await http("GET", f"/queues/q/messages/{id}")).json
+    assert (whole["body"], whole["truncated"]) == (text, False)
+    part = (await http("GET", f"/queues/q/messages/{id}?max_bytes=4096")).json
+    assert (part.pop("body"), part.pop("truncated")) == ("x" * 4095, True)
+    assert part == {name: value for name, value in whole.items() if name in part}
+    assert (part["size"], part["state"]) == (len(text.encode()), "visible")
+    none = await http("GET", f"/queues/q/messages/{'a' * 32}?max_bytes=1")
+    assert none.json["code"] == "messageNotFound"
 
 
 def test_a_part_of_a_message_is_cut_by_the_server_unless_values_are_redacted(server, ns):
@@ -302,14 +293,11 @@ def test_a_part_of_a_message_is_cut_by_the_server_unless_values_are_redacted(ser
         ("cursor=WyIiLCAwLCAwXQ==", "It is that of a page"),  # its id is no text
     ],
 )
-def test_what_a_search_refuses(run, query, hint):
-    async def test(http, queues):
-        await _send(queues, "a")
-        reply = await http("GET", f"/queues/q/messages?{query}")
-        assert reply.status == 422
-        assert reply.json["hint"].startswith(hint)
-
-    run(test)
+async def test_what_a_search_refuses(query, hint, http, queues):
+    await _send(queues, "a")
+    reply = await http("GET", f"/queues/q/messages?{query}")
+    assert reply.status == 422
+    assert reply.json["hint"].startswith(hint)
 
 
 _CUSTOMER = b'{"customer": {"email": "anna@example.org", "city": "Rome"}}'

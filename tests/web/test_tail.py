@@ -79,28 +79,27 @@ async def _stored(queues):
     ]  # fmt: skip
 
 
-def test_a_message_is_shown_when_it_is_sent_received_and_removed_and_nothing_changes(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        await queues.send_message("q", "before")
-        async with following(http) as events:
-            id = await queues.send_message("q", "a")
-            before = await _stored(queues)
+async def test_a_message_is_shown_when_it_is_sent_received_and_removed_and_nothing_changes(
+    http, queues
+):
+    await queues.create_queue("q")
+    await queues.send_message("q", "before")
+    async with following(http) as events:
+        id = await queues.send_message("q", "a")
+        before = await _stored(queues)
+        kind, shown, event_id = await events.next()
+        while shown["body"] == "before":  # sent in the millisecond of the start
             kind, shown, event_id = await events.next()
-            while shown["body"] == "before":  # sent in the millisecond of the start
-                kind, shown, event_id = await events.next()
-            assert (kind, shown["id"], shown["body"]) == ("message", id, "a")
-            assert (shown["truncated"], shown["size"], shown["state"]) == (False, 1, "visible")
-            assert event_id
-            assert await _stored(queues) == before
-            got = [await queues.receive_message("q") for _ in range(2)]
+        assert (kind, shown["id"], shown["body"]) == ("message", id, "a")
+        assert (shown["truncated"], shown["size"], shown["state"]) == (False, 1, "visible")
+        assert event_id
+        assert await _stored(queues) == before
+        got = [await queues.receive_message("q") for _ in range(2)]
+        kind, shown, _ = await events.next()
+        assert (kind, shown["receive_count"]) == ("received", 1)
+        await queues.delete_messages([each for each in got if each.id == id])
+        while shown["id"] != id or kind != "removed":
             kind, shown, _ = await events.next()
-            assert (kind, shown["receive_count"]) == ("received", 1)
-            await queues.delete_messages([each for each in got if each.id == id])
-            while shown["id"] != id or kind != "removed":
-                kind, shown, _ = await events.next()
-
-    run(test)
 
 
 def test_values_of_bodies_are_redacted(run):
@@ -114,64 +113,55 @@ def test_values_of_bodies_are_redacted(run):
     run(test, redact=["email"])
 
 
-def test_a_long_body_is_cut_and_says_so(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        async with following(http) as events:
-            await queues.send_message("q", "a" + "é" * 5000)
-            shown = (await events.next())[1]
-            assert shown["body"] == "a" + "é" * 2047
-            assert (shown["truncated"], shown["size"]) == (True, 10_001)
-
-    run(test)
+async def test_a_long_body_is_cut_and_says_so(http, queues):
+    await queues.create_queue("q")
+    async with following(http) as events:
+        await queues.send_message("q", "a" + "é" * 5000)
+        shown = (await events.next())[1]
+        assert shown["body"] == "a" + "é" * 2047
+        assert (shown["truncated"], shown["size"]) == (True, 10_001)
 
 
-def test_a_hundred_clients_cost_redis_what_one_does(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        async with following(http) as first:
-            clients = [Events(http) for _ in range(99)]
-            while not all(each._sent for each in clients):
-                await asyncio.sleep(0.01)
-            assert len(tail._tails[queues]) == 1
-            await queues.send_message("q", "a")
-            found = [await each.next() for each in (first, *clients)]
-            assert {event_id for _, _, event_id in found} == {found[0][2]}
-            for each in clients:
-                await each.leave()
-        while tail._tails[queues]:  # the reader ends after its last client
+async def test_a_hundred_clients_cost_redis_what_one_does(http, queues):
+    await queues.create_queue("q")
+    async with following(http) as first:
+        clients = [Events(http) for _ in range(99)]
+        while not all(each._sent for each in clients):
             await asyncio.sleep(0.01)
+        assert len(tail._tails[queues]) == 1
+        await queues.send_message("q", "a")
+        found = [await each.next() for each in (first, *clients)]
+        assert {event_id for _, _, event_id in found} == {found[0][2]}
+        for each in clients:
+            await each.leave()
+    while tail._tails[queues]:  # the reader ends after its last client
+        await asyncio.sleep(0.01)
 
-    run(test)
 
-
-def test_a_client_that_connects_again_gets_what_it_has_missed(run, monkeypatch):
-    async def test(http, queues):
-        monkeypatch.setattr(tail, "LINGER_SECONDS", 60)
-        await queues.create_queue("q")
-        async with following(http) as events:
-            await queues.send_message("q", "a")
-            last = (await events.next())[2]
-        await queues.send_message("q", "b")
-        async with following(http, headers={"last-event-id": last}) as events:
-            assert (await events.next())[1]["body"] == "b"
-            last = last.split(".")
-            # Of another process: it gets what was sent since, and perhaps more.
-            other = f"{last[0]}.00000000.{last[2]}"
-        monkeypatch.setattr(tail, "LINGER_SECONDS", 0.05)
-        while tail._tails[queues]:
-            await asyncio.sleep(0.01)
-        async with following(http, headers={"last-event-id": other}) as events:
-            bodies = []
-            while "b" not in bodies:
-                bodies.append((await events.next())[1]["body"])
-        while tail._tails[queues]:
-            await asyncio.sleep(0.01)
-        async with following(http, headers={"last-event-id": f"1.{last[1]}.0"}) as events:
-            assert (await events.next())[:2] == ("missed", {"number": None})
-            assert (await events.next())[1]["body"] == "a"
-
-    run(test)
+async def test_a_client_that_connects_again_gets_what_it_has_missed(monkeypatch, http, queues):
+    monkeypatch.setattr(tail, "LINGER_SECONDS", 60)
+    await queues.create_queue("q")
+    async with following(http) as events:
+        await queues.send_message("q", "a")
+        last = (await events.next())[2]
+    await queues.send_message("q", "b")
+    async with following(http, headers={"last-event-id": last}) as events:
+        assert (await events.next())[1]["body"] == "b"
+        last = last.split(".")
+        # Of another process: it gets what was sent since, and perhaps more.
+        other = f"{last[0]}.00000000.{last[2]}"
+    monkeypatch.setattr(tail, "LINGER_SECONDS", 0.05)
+    while tail._tails[queues]:
+        await asyncio.sleep(0.01)
+    async with following(http, headers={"last-event-id": other}) as events:
+        bodies = []
+        while "b" not in bodies:
+            bodies.append((await events.next())[1]["body"])
+    while tail._tails[queues]:
+        await asyncio.sleep(0.01)
+    async with following(http, headers={"last-event-id": f"1.{last[1]}.0"}) as events:
+        assert (await events.next())[:2] == ("missed", {"number": None})
+        assert (await events.next())[1]["body"] == "a"
 
 
 def test_a_queue_that_nobody_follows_any_more_gives_its_place_to_another(run, monkeypatch):
@@ -270,24 +260,21 @@ def test_a_tail_ends_with_the_rights_of_its_caller(run, tmp_path, monkeypatch):
     run(test, auth=True, users=users)
 
 
-def test_rights_are_checked_once_for_events_that_are_there(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        async with following(http):
-            reader = tail._tails[queues]["q", Redaction()]
-            checks = []
+async def test_rights_are_checked_once_for_events_that_are_there(http, queues):
+    await queues.create_queue("q")
+    async with following(http):
+        reader = tail._tails[queues]["q", Redaction()]
+        checks = []
 
-            async def keeps_rights():
-                checks.append(1)
-                return len(checks) < 2
+        async def keeps_rights():
+            checks.append(1)
+            return len(checks) < 2
 
-            pieces = reader.follow(reader.place_of(None), keeps_rights)
-            await queues.send_messages("q", ["a"] * 5)
-            while reader.place_of(None) < 5:
-                await asyncio.sleep(0.01)
-            assert len([await anext(pieces) for _ in range(6)]) == 6
-            assert len(checks) == 1
-            await queues.send_message("q", "b")
-            assert await anext(pieces, None) is None
-
-    run(test)
+        pieces = reader.follow(reader.place_of(None), keeps_rights)
+        await queues.send_messages("q", ["a"] * 5)
+        while reader.place_of(None) < 5:
+            await asyncio.sleep(0.01)
+        assert len([await anext(pieces) for _ in range(6)]) == 6
+        assert len(checks) == 1
+        await queues.send_message("q", "b")
+        assert await anext(pieces, None) is None

@@ -11,51 +11,45 @@ from rsmq.web.access.secrets import hash_token
 from tests.web.asgi import Http
 
 
-def test_what_is_deleted_with_undo_can_be_restored(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        ids = await queues.send_messages("q", ["a", "b", "c", "d"])
-        one = await http("DELETE", f"/queues/q/messages/{ids[0]}?undo=true")
-        many = await http("POST", "/queues/q/messages:delete", {"ids": ids[:2], "undo": True})
-        purged = await http("POST", "/queues/q:purge", {"undo": True})
-        gone = await http("DELETE", "/queues/q?undo=true")
-        answers = [each.json for each in (one, many, purged, gone)]
+async def test_what_is_deleted_with_undo_can_be_restored(http, queues):
+    await queues.create_queue("q")
+    ids = await queues.send_messages("q", ["a", "b", "c", "d"])
+    one = await http("DELETE", f"/queues/q/messages/{ids[0]}?undo=true")
+    many = await http("POST", "/queues/q/messages:delete", {"ids": ids[:2], "undo": True})
+    purged = await http("POST", "/queues/q:purge", {"undo": True})
+    gone = await http("DELETE", "/queues/q?undo=true")
+    answers = [each.json for each in (one, many, purged, gone)]
 
-        assert [each.status for each in (one, many, purged, gone)] == [200] * 4
-        assert answers[1]["ids"] == [ids[1]]
-        assert answers[2]["removed"] == 2
-        listed = (await http("GET", "/undo")).json
-        assert listed["off"] is None
-        kinds = ["delete-messages", "delete-messages", "delete-queue", "purge"]
-        assert sorted(each["kind"] for each in listed["deletions"]) == kinds
-        for answer, count in zip(reversed(answers), (0, 2, 1, 1), strict=True):
-            restored = await http("POST", f"/undo/{answer['undo']['id']}")
-            assert restored.json == {"queue": "q", "messages": count, "in_queue": 0}
-        assert {m.id for m in await queues.peek_messages("q")} == set(ids)
-        again = await http("POST", f"/undo/{answers[0]['undo']['id']}")
-        assert (again.status, again.json["code"]) == (409, "notPossible")
-
-    run(test)
+    assert [each.status for each in (one, many, purged, gone)] == [200] * 4
+    assert answers[1]["ids"] == [ids[1]]
+    assert answers[2]["removed"] == 2
+    listed = (await http("GET", "/undo")).json
+    assert listed["off"] is None
+    kinds = ["delete-messages", "delete-messages", "delete-queue", "purge"]
+    assert sorted(each["kind"] for each in listed["deletions"]) == kinds
+    for answer, count in zip(reversed(answers), (0, 2, 1, 1), strict=True):
+        restored = await http("POST", f"/undo/{answer['undo']['id']}")
+        assert restored.json == {"queue": "q", "messages": count, "in_queue": 0}
+    assert {m.id for m in await queues.peek_messages("q")} == set(ids)
+    again = await http("POST", f"/undo/{answers[0]['undo']['id']}")
+    assert (again.status, again.json["code"]) == (409, "notPossible")
 
 
-def test_a_deletion_without_undo_is_final_and_one_that_finds_nothing_is_a_404(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        id = await queues.send_message("q", "m")
-        receipt = (await http("POST", "/receive", {"queues": ["q"]})).json["messages"][0]["receipt"]
-        final = await http("POST", "/queues/q:purge")
-        missing = await http("DELETE", f"/queues/q/messages/{id}?undo=true")
-        refused = await http("DELETE", f"/queues/q/messages/{id}?undo=true&receipt={receipt}")
-        receipts = {"receipts": [receipt], "undo": True}
-        refused_too = await http("POST", "/queues/q/messages:delete", receipts)
+async def test_a_deletion_without_undo_is_final_and_one_that_finds_nothing_is_a_404(http, queues):
+    await queues.create_queue("q")
+    id = await queues.send_message("q", "m")
+    receipt = (await http("POST", "/receive", {"queues": ["q"]})).json["messages"][0]["receipt"]
+    final = await http("POST", "/queues/q:purge")
+    missing = await http("DELETE", f"/queues/q/messages/{id}?undo=true")
+    refused = await http("DELETE", f"/queues/q/messages/{id}?undo=true&receipt={receipt}")
+    receipts = {"receipts": [receipt], "undo": True}
+    refused_too = await http("POST", "/queues/q/messages:delete", receipts)
 
-        assert final.json == {"removed": 1, "undo": None}
-        assert missing.status == 404
-        assert [refused.status, refused_too.status] == [422, 422]
-        assert (await http("POST", "/undo/none")).json["code"] == "deletionNotFound"
-        assert (await http("GET", "/undo")).json["deletions"] == []
-
-    run(test)
+    assert final.json == {"removed": 1, "undo": None}
+    assert missing.status == 404
+    assert [refused.status, refused_too.status] == [422, 422]
+    assert (await http("POST", "/undo/none")).json["code"] == "deletionNotFound"
+    assert (await http("GET", "/undo")).json["deletions"] == []
 
 
 _USERS = """
@@ -107,23 +101,20 @@ def test_a_read_only_server_lists_and_restores_nothing(run):
     run(test, read_only=True)
 
 
-def test_the_server_removes_what_is_over_without_a_call(run):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        purged = await queues.trash.purge_queue("q")
-        client = queues
+async def test_the_server_removes_what_is_over_without_a_call(http, queues):
+    await queues.create_queue("q")
+    purged = await queues.trash.purge_queue("q")
+    client = queues
 
-        async def raw(*words):
-            return await client.run(plain_command(*words))
+    async def raw(*words):
+        return await client.run(plain_command(*words))
 
-        text = await raw("HGET", "rsmq:x:trash", purged.id)
-        state, kind, ms, rest = text.split(b" ", 3)
-        over = b" ".join((state, kind, b"%d" % (int(ms) - 600_000), rest))
-        await raw("HSET", "rsmq:x:trash", purged.id, over)
-        async with TrashEmptier(queues):
-            async with asyncio.timeout(30):
-                while await raw("EXISTS", "rsmq:x:trash"):
-                    await asyncio.sleep(0.01)
-        assert await raw("EXISTS", f"rsmq:x:trash:{purged.id}:hash") == 0
-
-    run(test)
+    text = await raw("HGET", "rsmq:x:trash", purged.id)
+    state, kind, ms, rest = text.split(b" ", 3)
+    over = b" ".join((state, kind, b"%d" % (int(ms) - 600_000), rest))
+    await raw("HSET", "rsmq:x:trash", purged.id, over)
+    async with TrashEmptier(queues):
+        async with asyncio.timeout(30):
+            while await raw("EXISTS", "rsmq:x:trash"):
+                await asyncio.sleep(0.01)
+    assert await raw("EXISTS", f"rsmq:x:trash:{purged.id}:hash") == 0
