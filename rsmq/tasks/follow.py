@@ -57,12 +57,22 @@ class FollowInWorker:
         """See ``Follow``."""
         job = current_job.get()
         assert job is not None  # noqa: S101 - a worker calls this
-        body, raw, size = add_result(following, result, self._encode_result), b"", 0
-        if body is not None:
-            raw, size = encode_body(body, TASK_CODEC)
-        job.next_message = FollowingMessage(
-            following.queue, raw, size, following.map_id, following.number
-        )
+        job.next_message = make_following(following, result, self._encode_result)
+
+
+def make_following(
+    following: NextTask, result: Any, encode_result: EncodeResult
+) -> FollowingMessage:
+    """
+    Return the message that follows a task that has returned.
+
+    Raises:
+        DeadLetter: as ``add_result``.
+    """
+    body, raw, size = add_result(following, result, encode_result), b"", 0
+    if body is not None:
+        raw, size = encode_body(body, TASK_CODEC)
+    return FollowingMessage(following.queue, raw, size, following.map_id, following.number)
 
 
 def add_result(

@@ -31,7 +31,7 @@ TOPICS = (
     "index", "start", "comparison",
     "clients", "unique", "groups", "limit-keys", "expiry", "queue-limits", "workers", "tasks",
     "cookbook", "task-tests", "flows", "jobs", "fastapi", "django", "transactions", "worker-life",
-    "control",
+    "control", "workers-in-any-language",
     "priorities",
     "handlers", "middleware", "processes", "application-servers", "webhooks", "subscribers",
     "schedules", "http-api", "http-operations", "http-examples", "dashboard", "sqs",

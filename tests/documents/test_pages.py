@@ -137,6 +137,9 @@ def test_blocks_of_a_page_run_and_print_the_documented_output(page, server, prel
         environment["PATH"] = os.pathsep.join(
             [str(Path(sys.executable).parent), os.environ["PATH"], str(clients / ".venv" / "bin")]
         )
+    if page == "workers-in-any-language.md":
+        modules = ROOT / "compat" / "node" / "node_modules"
+        (tmp_path / "node_modules").symlink_to(modules)
     Player(server, tmp_path, environment, preloaded=preloaded).play(blocks)
 
 
