@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import gc
+import inspect
 import itertools
 import os
 import signal
@@ -105,6 +107,24 @@ def _is_repeated(item):
 
 def pytest_configure(config):
     isolation.register(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Run a test that is a coroutine function, in the event loop of its fixtures."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    values = {name: pyfuncitem.funcargs[name] for name in names}
+    pyfuncitem._request.getfixturevalue("runner").run(pyfuncitem.obj(**values))
+    return True
+
+
+@pytest.fixture
+def runner():
+    """The event loop of a test that is a coroutine function, and of its fixtures."""
+    with asyncio.Runner() as runner:
+        yield runner
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from rsmq import AsyncRSMQ
 from rsmq.figures import HiddenCounts, QueueReader, operations
 from rsmq.figures.counts import estimate_counts
@@ -33,32 +31,29 @@ async def _fill(queues, ns):
     return received
 
 
-def test_a_long_queue_is_counted_by_a_sample(server, ns, monkeypatch):
-    async def test():
-        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
-            received = await _fill(queues, ns)
-            exact = await queues.count_messages("q")
-            assert (await estimate_counts(queues, "q")).counts == exact
-            for module in (operations, "rsmq.figures.counts"):
-                target = module if isinstance(module, str) else module.__name__
-                monkeypatch.setattr(f"{target}.MAX_WALKED_MESSAGES", 1000)
-            found = await estimate_counts(queues, "q")
-            assert found.is_estimate
-            assert 0 < found.margin < 100
-            for name in ("in_flight", "delayed", "retrying"):
-                difference = abs(getattr(found.counts, name) - getattr(exact, name))
-                assert difference <= found.margin
-            assert found.counts.visible == exact.visible
-            http = Http(create_app(queues, auth=False))
-            shown = (await http("GET", "/queues/q/counts?estimate=true")).json
-            assert (shown["margin"], shown["is_estimate"]) == (found.margin, True)
-            assert (await http("GET", "/queues/q/counts")).json["margin"] == 0
-            scaling = (await http("GET", "/queues/q/scaling")).json
-            assert scaling["messages"] == 1500
-            assert abs(scaling["unfinished"] - 600) <= found.margin
-            assert received
-
-    asyncio.run(test())
+async def test_a_long_queue_is_counted_by_a_sample(server, ns, monkeypatch):
+    async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+        received = await _fill(queues, ns)
+        exact = await queues.count_messages("q")
+        assert (await estimate_counts(queues, "q")).counts == exact
+        for module in (operations, "rsmq.figures.counts"):
+            target = module if isinstance(module, str) else module.__name__
+            monkeypatch.setattr(f"{target}.MAX_WALKED_MESSAGES", 1000)
+        found = await estimate_counts(queues, "q")
+        assert found.is_estimate
+        assert 0 < found.margin < 100
+        for name in ("in_flight", "delayed", "retrying"):
+            difference = abs(getattr(found.counts, name) - getattr(exact, name))
+            assert difference <= found.margin
+        assert found.counts.visible == exact.visible
+        http = Http(create_app(queues, auth=False))
+        shown = (await http("GET", "/queues/q/counts?estimate=true")).json
+        assert (shown["margin"], shown["is_estimate"]) == (found.margin, True)
+        assert (await http("GET", "/queues/q/counts")).json["margin"] == 0
+        scaling = (await http("GET", "/queues/q/scaling")).json
+        assert scaling["messages"] == 1500
+        assert abs(scaling["unfinished"] - 600) <= found.margin
+        assert received
 
 
 def test_metrics_and_top_read_the_same_sample(rsmq, monkeypatch):

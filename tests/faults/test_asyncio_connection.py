@@ -368,18 +368,15 @@ def test_close_ends_a_call_that_is_retried():
     asyncio.run(main())
 
 
-def test_a_request_on_a_closed_connection_is_not_sent(server):
-    async def main():
-        client = AsyncRSMQ.from_url(server.url, socket_timeout=None)
-        await client.list_queues()
-        connection = client._caller._loop_connections[asyncio.get_running_loop()]._current
-        connection.close()
-        with pytest.raises(NotSent):
-            connection.send([(b"PING",)])
-        assert isinstance(await client.list_queues(), list)  # on another connection
-        await client.close()
-
-    asyncio.run(main())
+async def test_a_request_on_a_closed_connection_is_not_sent(server):
+    client = AsyncRSMQ.from_url(server.url, socket_timeout=None)
+    await client.list_queues()
+    connection = client._caller._loop_connections[asyncio.get_running_loop()]._current
+    connection.close()
+    with pytest.raises(NotSent):
+        connection.send([(b"PING",)])
+    assert isinstance(await client.list_queues(), list)  # on another connection
+    await client.close()
 
 
 def test_commands_that_were_not_written_when_it_was_closed_fail_and_are_dropped(server):
@@ -559,31 +556,28 @@ def test_a_cancelled_call_leaves_no_unhandled_error_of_connecting(unhandled):
     assert unhandled(main) == []
 
 
-def test_a_receive_that_ended_before_its_reply_came_is_undone_then(server, ns):
-    async def main():
-        proxy = Proxy(server.port)
-        async with (
-            AsyncRSMQ.from_url(proxy.url, ns=ns, retry_deadline=1) as client,
-            AsyncRSMQ.from_url(server.url, ns=ns) as direct,
-        ):
-            await direct.create_queue("q", vt=9_999_999)
-            assert await client.receive_message("q") is None  # the server has the script now
-            await direct.send_messages("q", ["a", "b"])
-            proxy.stalled = True
-            cancelled = asyncio.create_task(client.receive_message("q"))
-            await asyncio.sleep(0)
-            cancelled.cancel()
-            over_time = asyncio.create_task(client.receive_message("q"))
-            await asyncio.wait({cancelled, over_time})
-            assert cancelled.cancelled()
-            assert isinstance(over_time.exception(), redis_errors.TimeoutError)
-            proxy.stalled = False
-            async with asyncio.timeout(30):
-                while True:
-                    found = await direct.get_queue_attributes("q")
-                    if (found.total_received, found.hidden_messages) == (2, 0):
-                        break
-                    await asyncio.sleep(0.01)
-        proxy.close()
-
-    asyncio.run(main())
+async def test_a_receive_that_ended_before_its_reply_came_is_undone_then(server, ns):
+    proxy = Proxy(server.port)
+    async with (
+        AsyncRSMQ.from_url(proxy.url, ns=ns, retry_deadline=1) as client,
+        AsyncRSMQ.from_url(server.url, ns=ns) as direct,
+    ):
+        await direct.create_queue("q", vt=9_999_999)
+        assert await client.receive_message("q") is None  # the server has the script now
+        await direct.send_messages("q", ["a", "b"])
+        proxy.stalled = True
+        cancelled = asyncio.create_task(client.receive_message("q"))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        over_time = asyncio.create_task(client.receive_message("q"))
+        await asyncio.wait({cancelled, over_time})
+        assert cancelled.cancelled()
+        assert isinstance(over_time.exception(), redis_errors.TimeoutError)
+        proxy.stalled = False
+        async with asyncio.timeout(30):
+            while True:
+                found = await direct.get_queue_attributes("q")
+                if (found.total_received, found.hidden_messages) == (2, 0):
+                    break
+                await asyncio.sleep(0.01)
+    proxy.close()

@@ -556,12 +556,9 @@ def test_no_cancellation_is_swallowed(server, ns):
     asyncio.run(main())
 
 
-def test_errors_of_a_receive_are_raised(proxy, ns):
-    async def main():
-        async with AsyncRSMQ.from_url(proxy.url, ns=ns, retry_deadline=2) as client:
-            await client.list_queues()
-            proxy.drop = 2
-            with pytest.raises(redis_errors.ConnectionError):
-                await client.receive_message("q")
-
-    asyncio.run(main())
+async def test_errors_of_a_receive_are_raised(proxy, ns):
+    async with AsyncRSMQ.from_url(proxy.url, ns=ns, retry_deadline=2) as client:
+        await client.list_queues()
+        proxy.drop = 2
+        with pytest.raises(redis_errors.ConnectionError):
+            await client.receive_message("q")

@@ -86,40 +86,37 @@ def hidden(raw, ns):
     return {id.decode() for id in raw.zrangebyscore(f"{ns}:q", seconds * 1000 + 500_000, "+inf")}
 
 
-def test_a_life_of_messages_in_one_script_for_each_kind_of_call(server, raw, ns):
-    async def main():
-        async with connected(server.url, ns) as client:
-            before = count_scripts(raw)
-            ids = await together(*(client.send_message("q", str(each)) for each in range(20)))
-            assert list(stored(raw, ns)) == ids
-            assert list(stored(raw, ns).values()) == [str(each) for each in range(20)]
-            assert raw.hget(f"{ns}:q:Q", "totalsent") == b"22"
+async def test_a_life_of_messages_in_one_script_for_each_kind_of_call(server, raw, ns):
+    async with connected(server.url, ns) as client:
+        before = count_scripts(raw)
+        ids = await together(*(client.send_message("q", str(each)) for each in range(20)))
+        assert list(stored(raw, ns)) == ids
+        assert list(stored(raw, ns).values()) == [str(each) for each in range(20)]
+        assert raw.hget(f"{ns}:q:Q", "totalsent") == b"22"
 
-            messages = await together(*(client.receive_message("q") for _ in range(21)))
-            assert messages.pop() is None
-            assert [(each.id, each.receive_count) for each in messages] == [(id, 1) for id in ids]
-            assert raw.hget(f"{ns}:q:Q", "totalrecv") == b"23"
-            assert hidden(raw, ns) == set(ids)
+        messages = await together(*(client.receive_message("q") for _ in range(21)))
+        assert messages.pop() is None
+        assert [(each.id, each.receive_count) for each in messages] == [(id, 1) for id in ids]
+        assert raw.hget(f"{ns}:q:Q", "totalrecv") == b"23"
+        assert hidden(raw, ns) == set(ids)
 
-            changes = (client.change_message_visibility(each, 0) for each in messages)
-            assert await together(*changes) == [True] * 20
-            assert hidden(raw, ns) == set()
-            again = await together(*(client.receive_message("q") for _ in range(10)))
-            assert [each.receive_count for each in again] == [2] * 10
-            assert {each.first_received_ms for each in again} <= {
-                each.first_received_ms for each in messages
-            }
-            deletes = (client.delete_message(each) for each in (*again, messages[0], *again))
-            assert await together(*deletes) == [True] * 10 + [False] * 11
-            pops = await together(*(client.pop_message("q") for _ in range(11)))
-            assert [each and each.receive_count for each in pops] == [2] * 10 + [None]
-            assert raw.zcard(f"{ns}:q") == 0
-            assert set(raw.hkeys(f"{ns}:q:Q")) >= {b"vt", b"delay", b"maxsize", b"created"}
-            assert not any(len(field) >= 32 for field in raw.hkeys(f"{ns}:q:Q"))
-            # After calls one by one, the first call goes at once.
-            assert count_scripts(raw) - before == 1 + 6
-
-    asyncio.run(main())
+        changes = (client.change_message_visibility(each, 0) for each in messages)
+        assert await together(*changes) == [True] * 20
+        assert hidden(raw, ns) == set()
+        again = await together(*(client.receive_message("q") for _ in range(10)))
+        assert [each.receive_count for each in again] == [2] * 10
+        assert {each.first_received_ms for each in again} <= {
+            each.first_received_ms for each in messages
+        }
+        deletes = (client.delete_message(each) for each in (*again, messages[0], *again))
+        assert await together(*deletes) == [True] * 10 + [False] * 11
+        pops = await together(*(client.pop_message("q") for _ in range(11)))
+        assert [each and each.receive_count for each in pops] == [2] * 10 + [None]
+        assert raw.zcard(f"{ns}:q") == 0
+        assert set(raw.hkeys(f"{ns}:q:Q")) >= {b"vt", b"delay", b"maxsize", b"created"}
+        assert not any(len(field) >= 32 for field in raw.hkeys(f"{ns}:q:Q"))
+        # After calls one by one, the first call goes at once.
+        assert count_scripts(raw) - before == 1 + 6
 
 
 def test_batches_keep_their_order_if_their_scripts_are_missing(own_server):
@@ -143,16 +140,13 @@ def test_batches_keep_their_order_if_their_scripts_are_missing(own_server):
         asyncio.run(main())
 
 
-def test_a_size_limit_that_is_too_large_for_a_reply_is_no_limit(server, raw, ns):
-    async def main():
-        async with connected(server.url, ns) as client:
-            raw.hset(f"{ns}:q:Q", "maxsize", "9" * 20)
-            for body in ("m", LARGE):
-                ids = await together(*(client.send_message("q", body) for _ in range(5)))
-                assert list(stored(raw, ns)) == ids
-                await client.purge_queue("q")
-
-    asyncio.run(main())
+async def test_a_size_limit_that_is_too_large_for_a_reply_is_no_limit(server, raw, ns):
+    async with connected(server.url, ns) as client:
+        raw.hset(f"{ns}:q:Q", "maxsize", "9" * 20)
+        for body in ("m", LARGE):
+            ids = await together(*(client.send_message("q", body) for _ in range(5)))
+            assert list(stored(raw, ns)) == ids
+            await client.purge_queue("q")
 
 
 def test_monitor_shows_the_script_of_the_batch(own_server):
@@ -211,167 +205,149 @@ def test_calls_that_differ_are_not_in_one_batch(server, raw, ns, bodies):
 
 
 @pytest.mark.parametrize("body", ["m", LARGE], ids=["small", "large"])
-def test_each_call_has_its_own_error(server, raw, ns, body):
-    async def main():
-        async with connected(server.url, ns) as client:
-            await client.set_queue_attributes("q", maxsize=10_000)
-            bodies = [body, "x" * 10_001, body, body, "x" * 10_002]
-            found = await together(
-                *(client.send_message("q", each) for each in bodies),
-                *(client.send_message("missing", body) for _ in range(3)),
-                *(client.receive_message("missing") for _ in range(2)),
-                *(client.pop_message("missing") for _ in range(2)),
-                *(client.change_message_visibility("missing", "i" * 32, 1) for _ in range(2)),
-                *(client.delete_message("missing", "i" * 32) for _ in range(2)),
-            )
-            refused = await together(client.send_message("q", bodies[1]))
-            assert [type(found[1]), str(found[1])] == [MessageTooLong, str(refused[0])]
-            assert isinstance(found[4], MessageTooLong)
-            assert "10002" in str(found[4])
-            assert [each for each in found[:5] if isinstance(each, str)] == list(stored(raw, ns))
-            assert len(stored(raw, ns)) == 3
-            assert [type(each) for each in found[5:14]] == [QueueNotFound] * 9
-            assert len({id(each) for each in found[5:14]}) == 9
-            assert found[14:] == [False, False]
-
-    asyncio.run(main())
+async def test_each_call_has_its_own_error(server, raw, ns, body):
+    async with connected(server.url, ns) as client:
+        await client.set_queue_attributes("q", maxsize=10_000)
+        bodies = [body, "x" * 10_001, body, body, "x" * 10_002]
+        found = await together(
+            *(client.send_message("q", each) for each in bodies),
+            *(client.send_message("missing", body) for _ in range(3)),
+            *(client.receive_message("missing") for _ in range(2)),
+            *(client.pop_message("missing") for _ in range(2)),
+            *(client.change_message_visibility("missing", "i" * 32, 1) for _ in range(2)),
+            *(client.delete_message("missing", "i" * 32) for _ in range(2)),
+        )
+        refused = await together(client.send_message("q", bodies[1]))
+        assert [type(found[1]), str(found[1])] == [MessageTooLong, str(refused[0])]
+        assert isinstance(found[4], MessageTooLong)
+        assert "10002" in str(found[4])
+        assert [each for each in found[:5] if isinstance(each, str)] == list(stored(raw, ns))
+        assert len(stored(raw, ns)) == 3
+        assert [type(each) for each in found[5:14]] == [QueueNotFound] * 9
+        assert len({id(each) for each in found[5:14]}) == 9
+        assert found[14:] == [False, False]
 
 
-def test_a_key_of_another_type_and_a_stored_value_that_is_no_number(server, raw, ns):
-    async def main():
-        async with connected(server.url, ns) as client:
-            raw.hset(f"{ns}:q:Q", "delay", "soon")
-            single = await together(client.send_message("q", "m"))
-            for error in await together(*(client.send_message("q", "m") for _ in range(4))):
-                assert (type(error), str(error)) == (type(single[0]), str(single[0]))
-            raw.delete(f"{ns}:q")
-            raw.set(f"{ns}:q", "text")
-            raw.hset(f"{ns}:q:Q", "delay", "0")
-            for error in await together(
-                *(client.send_message("q", "m") for _ in range(3)),
-                *(client.send_message("q", LARGE) for _ in range(3)),
-                *(client.receive_message("q") for _ in range(3)),
-                *(client.delete_message("q", "i" * 32) for _ in range(3)),
-            ):
-                assert isinstance(error, redis_errors.ResponseError)
-                assert "WRONGTYPE" in str(error)
-            assert not [field for field in raw.hkeys(f"{ns}:q:Q") if len(field) == 32]
-
-    asyncio.run(main())
+async def test_a_key_of_another_type_and_a_stored_value_that_is_no_number(server, raw, ns):
+    async with connected(server.url, ns) as client:
+        raw.hset(f"{ns}:q:Q", "delay", "soon")
+        single = await together(client.send_message("q", "m"))
+        for error in await together(*(client.send_message("q", "m") for _ in range(4))):
+            assert (type(error), str(error)) == (type(single[0]), str(single[0]))
+        raw.delete(f"{ns}:q")
+        raw.set(f"{ns}:q", "text")
+        raw.hset(f"{ns}:q:Q", "delay", "0")
+        for error in await together(
+            *(client.send_message("q", "m") for _ in range(3)),
+            *(client.send_message("q", LARGE) for _ in range(3)),
+            *(client.receive_message("q") for _ in range(3)),
+            *(client.delete_message("q", "i" * 32) for _ in range(3)),
+        ):
+            assert isinstance(error, redis_errors.ResponseError)
+            assert "WRONGTYPE" in str(error)
+        assert not [field for field in raw.hkeys(f"{ns}:q:Q") if len(field) == 32]
 
 
-def test_full_memory_fails_each_send_and_no_other_call(own_server):
-    async def main():
-        async with connected(own_server.url, "full") as client:
-            await together(*(client.send_message("q", each) for each in "abc"))
-            with own_server.raw() as raw:
-                raw.config_set("maxmemory", 1)
-                try:
-                    found = await together(
-                        *(client.send_message("q", "m") for _ in range(3)),
-                        *(client.send_message("q", LARGE) for _ in range(3)),
-                        *(client.receive_message("q") for _ in range(2)),
-                        *(client.pop_message("q") for _ in range(2)),
-                    )
-                    assert all(isinstance(each, redis_errors.ResponseError) for each in found[:6])
-                    assert [each and each.body for each in found[6:]] == ["a", "b", "c", None]
-                    deletes = await together(*(client.delete_message(each) for each in found[6:8]))
-                    assert deletes == [True, True]
-                    assert is_consistent(raw, "full")
-                    assert not stored(raw, "full")
-                finally:
-                    raw.config_set("maxmemory", 0)
-
-    asyncio.run(main())
+async def test_full_memory_fails_each_send_and_no_other_call(own_server):
+    async with connected(own_server.url, "full") as client:
+        await together(*(client.send_message("q", each) for each in "abc"))
+        with own_server.raw() as raw:
+            raw.config_set("maxmemory", 1)
+            try:
+                found = await together(
+                    *(client.send_message("q", "m") for _ in range(3)),
+                    *(client.send_message("q", LARGE) for _ in range(3)),
+                    *(client.receive_message("q") for _ in range(2)),
+                    *(client.pop_message("q") for _ in range(2)),
+                )
+                assert all(isinstance(each, redis_errors.ResponseError) for each in found[:6])
+                assert [each and each.body for each in found[6:]] == ["a", "b", "c", None]
+                deletes = await together(*(client.delete_message(each) for each in found[6:8]))
+                assert deletes == [True, True]
+                assert is_consistent(raw, "full")
+                assert not stored(raw, "full")
+            finally:
+                raw.config_set("maxmemory", 0)
 
 
-def test_calls_of_a_demoted_server_are_tried_again_when_it_is_promoted(own_server):
-    async def main():
-        async with connected(own_server.url, "demoted", retry_deadline=20) as client:
-            with own_server.raw() as raw:
-                raw.replicaof("127.0.0.1", "1")
-                try:
-                    bodies = [*map(str, range(5)), *[LARGE] * 3]
-                    sends = [client.send_message("q", each) for each in bodies]
-                    calls = asyncio.create_task(gathered(*sends))
-                    rejected = "errorstat_READONLY"
-                    while raw.info("errorstats").get(rejected, {"count": 0})["count"] < 8:
-                        await asyncio.sleep(0.01)
-                finally:
-                    raw.replicaof("NO", "ONE")
-                ids = await calls
-                assert sorted(ids) == sorted(stored(raw, "demoted"))
-                assert len(set(ids)) == 8
-
-    asyncio.run(main())
+async def test_calls_of_a_demoted_server_are_tried_again_when_it_is_promoted(own_server):
+    async with connected(own_server.url, "demoted", retry_deadline=20) as client:
+        with own_server.raw() as raw:
+            raw.replicaof("127.0.0.1", "1")
+            try:
+                bodies = [*map(str, range(5)), *[LARGE] * 3]
+                sends = [client.send_message("q", each) for each in bodies]
+                calls = asyncio.create_task(gathered(*sends))
+                rejected = "errorstat_READONLY"
+                while raw.info("errorstats").get(rejected, {"count": 0})["count"] < 8:
+                    await asyncio.sleep(0.01)
+            finally:
+                raw.replicaof("NO", "ONE")
+            ids = await calls
+            assert sorted(ids) == sorted(stored(raw, "demoted"))
+            assert len(set(ids)) == 8
 
 
 @pytest.mark.parametrize("kind", ["url", "lent", "memory"])
-def test_a_server_that_has_lost_its_scripts_runs_each_call_once(own_server, kind):
-    async def main():
-        if kind == "memory":
-            client, raw, inner = AsyncRSMQ.from_url("memory://", ns=kind), None, None
-        elif kind == "lent":
-            inner, raw = LendingAsyncRedis(port=own_server.port), own_server.raw()
-            client = AsyncRSMQ(inner, ns=kind)
-        else:
-            client, raw, inner = AsyncRSMQ.from_url(own_server.url, ns=kind), own_server.raw(), None
-        await prepared(client)
-        for _ in range(3):
-            if raw is not None:
-                raw.script_flush()
-            ids = await together(*(client.send_message("q", str(each)) for each in range(6)))
-            assert len(set(ids)) == 6
-            messages = await together(*(client.receive_message("q") for _ in range(7)))
-            assert sorted(each.id for each in messages if each) == sorted(ids)
-            deleted = await together(*(client.delete_message(each) for each in messages if each))
-            assert deleted == [True] * 6
-        await client.close()
-        if inner is not None:
-            await inner.aclose()
+async def test_a_server_that_has_lost_its_scripts_runs_each_call_once(own_server, kind):
+    if kind == "memory":
+        client, raw, inner = AsyncRSMQ.from_url("memory://", ns=kind), None, None
+    elif kind == "lent":
+        inner, raw = LendingAsyncRedis(port=own_server.port), own_server.raw()
+        client = AsyncRSMQ(inner, ns=kind)
+    else:
+        client, raw, inner = AsyncRSMQ.from_url(own_server.url, ns=kind), own_server.raw(), None
+    await prepared(client)
+    for _ in range(3):
         if raw is not None:
-            raw.close()
+            raw.script_flush()
+        ids = await together(*(client.send_message("q", str(each)) for each in range(6)))
+        assert len(set(ids)) == 6
+        messages = await together(*(client.receive_message("q") for _ in range(7)))
+        assert sorted(each.id for each in messages if each) == sorted(ids)
+        deleted = await together(*(client.delete_message(each) for each in messages if each))
+        assert deleted == [True] * 6
+    await client.close()
+    if inner is not None:
+        await inner.aclose()
+    if raw is not None:
+        raw.close()
 
-    asyncio.run(main())
 
+async def test_a_reply_that_is_lost_fails_or_repeats_each_call_by_its_retry_class(proxy, raw, ns):
+    async with connected(proxy.url, ns) as client:
 
-def test_a_reply_that_is_lost_fails_or_repeats_each_call_by_its_retry_class(proxy, raw, ns):
-    async def main():
-        async with connected(proxy.url, ns) as client:
+        async def broken(*calls):
+            proxy.drop = 1
+            return await together(*calls)
 
-            async def broken(*calls):
-                proxy.drop = 1
-                return await together(*calls)
+        sent = await broken(*(client.send_message("q", f"lost {each}") for each in range(5)))
+        failed = [each for each in sent if not isinstance(each, str)]
+        assert failed
+        assert all(isinstance(each, redis_errors.ConnectionError) for each in failed)
+        # The first call went alone. Calls that were not sent when its connection broke are
+        # repeated; those that were sent are not.
+        assert {each for each in sent if isinstance(each, str)} <= stored(raw, ns).keys()
+        assert len(stored(raw, ns)) <= len(sent)
+        assert is_consistent(raw, ns)
 
-            sent = await broken(*(client.send_message("q", f"lost {each}") for each in range(5)))
-            failed = [each for each in sent if not isinstance(each, str)]
-            assert failed
-            assert all(isinstance(each, redis_errors.ConnectionError) for each in failed)
-            # The first call went alone. Calls that were not sent when its connection broke are
-            # repeated; those that were sent are not.
-            assert {each for each in sent if isinstance(each, str)} <= stored(raw, ns).keys()
-            assert len(stored(raw, ns)) <= len(sent)
-            assert is_consistent(raw, ns)
+        await prepared_again(client)
+        ids = await together(*(client.send_message("q", str(each)) for each in range(5)))
+        received = await broken(*(client.receive_message("q") for _ in range(5)))
+        assert not any(isinstance(each, Exception) for each in received)
+        assert {each.id for each in received if each} <= set(ids)
 
-            await prepared_again(client)
-            ids = await together(*(client.send_message("q", str(each)) for each in range(5)))
-            received = await broken(*(client.receive_message("q") for _ in range(5)))
-            assert not any(isinstance(each, Exception) for each in received)
-            assert {each.id for each in received if each} <= set(ids)
+        for id in ids:
+            raw.zadd(f"{ns}:q", {id: 0})
+        await prepared_again(client, delete=False)
+        messages = await together(*(client.receive_message("q") for _ in range(5)))
+        assert await broken(*(client.delete_message(each) for each in messages)) == [True] * 5
+        assert not stored(raw, ns)
 
-            for id in ids:
-                raw.zadd(f"{ns}:q", {id: 0})
-            await prepared_again(client, delete=False)
-            messages = await together(*(client.receive_message("q") for _ in range(5)))
-            assert await broken(*(client.delete_message(each) for each in messages)) == [True] * 5
-            assert not stored(raw, ns)
-
-            await prepared_again(client)
-            await together(*(client.send_message("q", str(each)) for each in range(5)))
-            popped = await broken(*(client.pop_message("q") for _ in range(5)))
-            assert all(isinstance(each, redis_errors.ConnectionError) for each in popped)
-
-    asyncio.run(main())
+        await prepared_again(client)
+        await together(*(client.send_message("q", str(each)) for each in range(5)))
+        popped = await broken(*(client.pop_message("q") for _ in range(5)))
+        assert all(isinstance(each, redis_errors.ConnectionError) for each in popped)
 
 
 async def prepared_again(client, *, delete=True):
@@ -409,21 +385,18 @@ def test_a_lost_reply_to_a_step_of_large_sends(proxy, raw, ns, spare, stored_bod
     asyncio.run(main())
 
 
-def test_large_bodies_keep_the_order_of_all_calls(server, raw, ns):
-    async def main():
-        async with connected(server.url, ns) as client:
-            bodies = [f"{each}{LARGE if each % 7 > 2 else ''}" for each in range(40)]
-            calls = [client.send_message("q", each) for each in bodies]
-            calls.append(client.receive_message("q"))
-            tasks = [asyncio.ensure_future(each) for each in calls]
-            await asyncio.sleep(0)
-            later = [asyncio.ensure_future(client.send_message("q", "later")) for _ in range(2)]
-            found = await together(*tasks, *later)
-            assert found[40].body == bodies[0]
-            assert list(stored(raw, ns)) == [*found[1:40], *found[41:], found[0]]
-            assert list(stored(raw, ns).values()) == [*bodies[1:], "later", "later", bodies[0]]
-
-    asyncio.run(main())
+async def test_large_bodies_keep_the_order_of_all_calls(server, raw, ns):
+    async with connected(server.url, ns) as client:
+        bodies = [f"{each}{LARGE if each % 7 > 2 else ''}" for each in range(40)]
+        calls = [client.send_message("q", each) for each in bodies]
+        calls.append(client.receive_message("q"))
+        tasks = [asyncio.ensure_future(each) for each in calls]
+        await asyncio.sleep(0)
+        later = [asyncio.ensure_future(client.send_message("q", "later")) for _ in range(2)]
+        found = await together(*tasks, *later)
+        assert found[40].body == bodies[0]
+        assert list(stored(raw, ns)) == [*found[1:40], *found[41:], found[0]]
+        assert list(stored(raw, ns).values()) == [*bodies[1:], "later", "later", bodies[0]]
 
 
 def test_large_bodies_of_several_queues_take_two_round_trips_and_hold_no_other_call(own_server):
@@ -588,26 +561,23 @@ def test_the_size_of_a_batch_is_bounded(server, raw, ns):
     asyncio.run(main())
 
 
-def test_the_time_limit_of_one_call_does_not_end_the_others(proxy, raw, ns):
-    async def main():
-        async with connected(proxy.url, ns) as client:
-            await client.send_message("q", "first")
-            proxy.stalled = True
-            limited = [
-                asyncio.ensure_future(client.send_message("q", "limited", timeout=0.1)),
-                asyncio.ensure_future(client.send_message("q", "limited", timeout=0.1)),
-            ]
-            others = [asyncio.ensure_future(client.receive_message("q")) for _ in range(3)]
-            others += [asyncio.ensure_future(client.send_message("q", "other")) for _ in range(3)]
-            found = await together(*limited)
-            assert all(isinstance(each, redis_errors.TimeoutError) for each in found)
-            assert not any(each.done() for each in others)
-            proxy.stalled = False
-            found = await together(*others)
-            assert not any(isinstance(each, Exception) for each in found)
-            assert is_consistent(raw, ns)
-
-    asyncio.run(main())
+async def test_the_time_limit_of_one_call_does_not_end_the_others(proxy, raw, ns):
+    async with connected(proxy.url, ns) as client:
+        await client.send_message("q", "first")
+        proxy.stalled = True
+        limited = [
+            asyncio.ensure_future(client.send_message("q", "limited", timeout=0.1)),
+            asyncio.ensure_future(client.send_message("q", "limited", timeout=0.1)),
+        ]
+        others = [asyncio.ensure_future(client.receive_message("q")) for _ in range(3)]
+        others += [asyncio.ensure_future(client.send_message("q", "other")) for _ in range(3)]
+        found = await together(*limited)
+        assert all(isinstance(each, redis_errors.TimeoutError) for each in found)
+        assert not any(each.done() for each in others)
+        proxy.stalled = False
+        found = await together(*others)
+        assert not any(isinstance(each, Exception) for each in found)
+        assert is_consistent(raw, ns)
 
 
 @pytest.mark.parametrize("kind", ["url", "lent"])

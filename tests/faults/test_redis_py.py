@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 import redis
 import redis.asyncio
@@ -27,34 +25,30 @@ def test_a_synchronous_connection_has_its_socket_and_its_parser_of_errors(server
     assert redis_py.socket_of(connection) is None, ADVICE
 
 
-def test_an_asyncio_connection_has_its_streams_and_its_handler_of_invalidations(server, ns):
-    async def main():
-        connection = redis.asyncio.Connection(port=server.port, protocol=3)
-        assert hasattr(connection, "_reader"), ADVICE
-        assert hasattr(connection, "_writer"), ADVICE
-        assert redis_py.socket_of_asyncio(connection) is None
-        await connection.connect()
-        assert redis_py.socket_of_asyncio(connection).getpeername()[1] == server.port, ADVICE
+async def test_an_asyncio_connection_has_its_streams_and_its_handler_of_invalidations(server, ns):
+    connection = redis.asyncio.Connection(port=server.port, protocol=3)
+    assert hasattr(connection, "_reader"), ADVICE
+    assert hasattr(connection, "_writer"), ADVICE
+    assert redis_py.socket_of_asyncio(connection) is None
+    await connection.connect()
+    assert redis_py.socket_of_asyncio(connection).getpeername()[1] == server.port, ADVICE
 
-        async def handle(message):
-            return message
+    async def handle(message):
+        return message
 
-        redis_py.set_invalidation_handler(connection, handle)
-        await connection.send_command("CLIENT", "TRACKING", "ON", "BCAST")
-        await connection.read_response()
-        await connection.send_command("SET", f"{ns}:k", "1")
-        read = [
-            await connection.read_response(push_request=True, disable_decoding=True)
-            for _ in range(2)
-        ]
-        assert [b"invalidate", [f"{ns}:k".encode()]] in read, ADVICE
+    redis_py.set_invalidation_handler(connection, handle)
+    await connection.send_command("CLIENT", "TRACKING", "ON", "BCAST")
+    await connection.read_response()
+    await connection.send_command("SET", f"{ns}:k", "1")
+    read = [
+        await connection.read_response(push_request=True, disable_decoding=True) for _ in range(2)
+    ]
+    assert [b"invalidate", [f"{ns}:k".encode()]] in read, ADVICE
 
-        writer = redis_py.detach_writer(connection)
-        assert connection._reader is None
-        writer.close()
-        await writer.wait_closed()
-
-    asyncio.run(main())
+    writer = redis_py.detach_writer(connection)
+    assert connection._reader is None
+    writer.close()
+    await writer.wait_closed()
 
 
 @pytest.mark.parametrize("kind", [redis.SSLConnection, redis.UnixDomainSocketConnection])

@@ -295,26 +295,23 @@ def test_a_client_that_ends_with_its_loop_leaves_no_connection(private_server, r
     until(lambda: raw.info("clients")["connected_clients"] <= 2)
 
 
-def test_a_cancelled_wait_hides_no_message_and_other_waits_continue(private_server, raw, producer):
-    async def main():
-        async with AsyncRSMQ.from_url(private_server.url) as consumer:
-            tasks = [
-                asyncio.ensure_future(consumer.receive_message("q", wait=2)) for _ in range(10)
-            ]
-            while not is_tracking(raw):
-                await asyncio.sleep(0.01)
-            for number in range(5):
-                producer.send_message("q", str(number))
-                await asyncio.sleep(0.0003 * number)
-                tasks[2 * number].cancel()
-            done = await asyncio.gather(*tasks[1::2], return_exceptions=True)
-            cancelled = await asyncio.gather(*tasks[::2], return_exceptions=True)
-            received = [m for m in [*done, *cancelled] if isinstance(m, Message)]
-            assert len(received) == 5
-            await consumer.delete_messages(received)
-            assert (await consumer.get_queue_attributes("q")).messages == 0
-
-    asyncio.run(main())
+async def test_a_cancelled_wait_hides_no_message_and_other_waits_continue(
+    private_server, raw, producer
+):
+    async with AsyncRSMQ.from_url(private_server.url) as consumer:
+        tasks = [asyncio.ensure_future(consumer.receive_message("q", wait=2)) for _ in range(10)]
+        while not is_tracking(raw):
+            await asyncio.sleep(0.01)
+        for number in range(5):
+            producer.send_message("q", str(number))
+            await asyncio.sleep(0.0003 * number)
+            tasks[2 * number].cancel()
+        done = await asyncio.gather(*tasks[1::2], return_exceptions=True)
+        cancelled = await asyncio.gather(*tasks[::2], return_exceptions=True)
+        received = [m for m in [*done, *cancelled] if isinstance(m, Message)]
+        assert len(received) == 5
+        await consumer.delete_messages(received)
+        assert (await consumer.get_queue_attributes("q")).messages == 0
 
 
 def test_random_cancellations_of_waits_hide_no_message(private_server, raw, producer):
@@ -740,24 +737,21 @@ def test_a_program_that_cancels_all_other_tasks_delays_no_waiting_receive(
     assert raw.zcard("rsmq:q") == 2
 
 
-def test_a_watcher_that_is_cancelled_before_its_first_step_delays_no_waiting_receive(
+async def test_a_watcher_that_is_cancelled_before_its_first_step_delays_no_waiting_receive(
     private_server, raw, producer
 ):
-    async def main():
-        async with AsyncRSMQ.from_url(private_server.url) as consumer:
-            received = asyncio.ensure_future(consumer.receive_message("q", wait=None))
-            while not (watcher := next(iter(consumer._watchers._watchers.values()), None)) or (
-                watcher._worker is None
-            ):
-                await asyncio.sleep(0)
-            watcher._worker.cancel()
-            while watcher._worker is not None:
-                await asyncio.sleep(0)
-            node_send(raw, "m")
-            async with asyncio.timeout(WITHIN_SECONDS):
-                assert (await received).body == "m"
-
-    asyncio.run(main())
+    async with AsyncRSMQ.from_url(private_server.url) as consumer:
+        received = asyncio.ensure_future(consumer.receive_message("q", wait=None))
+        while not (watcher := next(iter(consumer._watchers._watchers.values()), None)) or (
+            watcher._worker is None
+        ):
+            await asyncio.sleep(0)
+        watcher._worker.cancel()
+        while watcher._worker is not None:
+            await asyncio.sleep(0)
+        node_send(raw, "m")
+        async with asyncio.timeout(WITHIN_SECONDS):
+            assert (await received).body == "m"
 
 
 def test_a_cancelled_attempt_to_track_is_made_again(private_server, raw, producer, monkeypatch):

@@ -88,15 +88,12 @@ def test_the_cancel_of_a_job_that_has_ended_changes_nothing(env, rsmq):
         rsmq.job("q", "1" * 32).cancel()
 
 
-def test_a_job_of_asyncio_is_cancelled(env):
-    async def main():
-        async with AsyncRSMQ.from_url(env.url, ns=env.ns) as queues:
-            await queues.create_queue("q")
-            job = queues.job("q", await queues.send_message("q", "x"))
-            assert await job.cancel() == "cancelled"
-            assert await job.progress() is None
-
-    asyncio.run(main())
+async def test_a_job_of_asyncio_is_cancelled(env):
+    async with AsyncRSMQ.from_url(env.url, ns=env.ns) as queues:
+        await queues.create_queue("q")
+        job = queues.job("q", await queues.send_message("q", "x"))
+        assert await job.cancel() == "cancelled"
+        assert await job.progress() is None
 
 
 def test_a_message_that_waits_for_a_retry_of_a_worker_without_tracking_is_cancelled_at_once(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import threading
@@ -100,25 +99,22 @@ def test_adding_it_again_changes_nothing_and_other_settings_need_replace(raw, ns
     assert int(after[b""]) > int(before[b""])
 
 
-def test_asyncio_programs_add_list_and_remove_subscribers(server, raw, ns):
-    async def use():
-        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
-            await queues.create_queue("q")
-            subscribers = AsyncSubscribers(queues)
-            added = await subscribers.add("q", "crm", URL, max_retries=3)
-            assert await subscribers.add("q", "crm", URL, max_retries=3) == added
-            with pytest.raises(SubscriberExists, match="replace=True"):
-                await subscribers.add("q", "crm", "https://example.org/other")
-            with pytest.raises(QueueNotFound):
-                await subscribers.add("missing", "crm", URL)
-            assert await subscribers.list() == await subscribers.list("q") == [added]
-            assert json.loads(raw.hget(f"{ns}:x:subscribers", "q/crm"))["url"] == URL
-            assert await subscribers.remove("q", "crm", drop=True) is True
-            assert await subscribers.remove("q", "crm") is False
-            assert await subscribers.list() == []
-            await queues.delete_queue("q")
-
-    asyncio.run(use())
+async def test_asyncio_programs_add_list_and_remove_subscribers(server, raw, ns):
+    async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+        await queues.create_queue("q")
+        subscribers = AsyncSubscribers(queues)
+        added = await subscribers.add("q", "crm", URL, max_retries=3)
+        assert await subscribers.add("q", "crm", URL, max_retries=3) == added
+        with pytest.raises(SubscriberExists, match="replace=True"):
+            await subscribers.add("q", "crm", "https://example.org/other")
+        with pytest.raises(QueueNotFound):
+            await subscribers.add("missing", "crm", URL)
+        assert await subscribers.list() == await subscribers.list("q") == [added]
+        assert json.loads(raw.hget(f"{ns}:x:subscribers", "q/crm"))["url"] == URL
+        assert await subscribers.remove("q", "crm", drop=True) is True
+        assert await subscribers.remove("q", "crm") is False
+        assert await subscribers.list() == []
+        await queues.delete_queue("q")
 
 
 def test_expired_messages_and_limits_are_not_copied(raw, ns, rsmq, subscribers):

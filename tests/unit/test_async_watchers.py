@@ -101,14 +101,11 @@ def test_close_skips_a_closed_loop(watchers):
     assert watchers._closed
 
 
-def test_a_closed_watcher_refuses_to_wait():
-    async def main():
-        watcher = AsyncWatcher(CallerWithoutTracking(), NAMESPACE)
-        await watcher.close()
-        with pytest.raises(ClientClosed):
-            await wait(watcher)
-
-    asyncio.run(main())
+async def test_a_closed_watcher_refuses_to_wait():
+    watcher = AsyncWatcher(CallerWithoutTracking(), NAMESPACE)
+    await watcher.close()
+    with pytest.raises(ClientClosed):
+        await wait(watcher)
 
 
 def test_a_watcher_ends_after_a_time_without_waits_and_starts_again(monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import itertools
 
 import pytest
@@ -13,24 +12,6 @@ from rsmq.web import create_app
 from tests.web.asgi import Http
 
 _numbers = itertools.count()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem):
-    """Run a test that is a coroutine function, in the event loop of its fixtures."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    names = inspect.signature(pyfuncitem.obj).parameters
-    values = {name: pyfuncitem.funcargs[name] for name in names}
-    pyfuncitem.funcargs["runner"].run(pyfuncitem.obj(**values))
-    return True
-
-
-@pytest.fixture
-def runner():
-    """The event loop of a test."""
-    with asyncio.Runner() as runner:
-        yield runner
 
 
 @pytest.fixture

@@ -60,37 +60,34 @@ def test_a_call_waits_for_redis_less_than_a_second():
     assert CLIENT_OPTIONS["socket_connect_timeout"] < 1
 
 
-def test_a_redis_that_hangs_is_unavailable_and_leaves_nothing_hidden(proxy, server, ns):
-    async def test():
-        options = {**CLIENT_OPTIONS, "retry_deadline": 1, "ns": ns}
-        async with (
-            open_queues(proxy.url, **options) as queues,
-            open_queues(server.url, ns=ns) as direct,
-        ):
-            await direct.create_queue("q", vt=9_999_999)
-            await direct.send_messages("q", ["a"] * 20)
-            http = Http(create_app(queues, auth=False))
-            # The server knows the scripts, so each is sent, and runs later.
-            assert (await http("POST", "/receive", {**RECEIVE, "vt": 0})).status == 200
-            assert (await http("POST", "/pop", RECEIVE)).status == 200
-            assert (await http("POST", "/queues/q/messages", {"body": "a"})).status == 201
-            assert await direct.receive_message("q", vt=0)
-            before = await direct.get_queue_attributes("q")
-            proxy.stalled = True
-            codes = await _call_all(http)
-            assert codes == [code for *_, code in CALLS]
-            proxy.stalled = False
+async def test_a_redis_that_hangs_is_unavailable_and_leaves_nothing_hidden(proxy, server, ns):
+    options = {**CLIENT_OPTIONS, "retry_deadline": 1, "ns": ns}
+    async with (
+        open_queues(proxy.url, **options) as queues,
+        open_queues(server.url, ns=ns) as direct,
+    ):
+        await direct.create_queue("q", vt=9_999_999)
+        await direct.send_messages("q", ["a"] * 20)
+        http = Http(create_app(queues, auth=False))
+        # The server knows the scripts, so each is sent, and runs later.
+        assert (await http("POST", "/receive", {**RECEIVE, "vt": 0})).status == 200
+        assert (await http("POST", "/pop", RECEIVE)).status == 200
+        assert (await http("POST", "/queues/q/messages", {"body": "a"})).status == 201
+        assert await direct.receive_message("q", vt=0)
+        before = await direct.get_queue_attributes("q")
+        proxy.stalled = True
+        codes = await _call_all(http)
+        assert codes == [code for *_, code in CALLS]
+        proxy.stalled = False
 
-            async def has_received_and_released():
-                found = await direct.get_queue_attributes("q")
-                received = found.total_received - before.total_received
-                return received >= 4 and found.hidden_messages == 0
+        async def has_received_and_released():
+            found = await direct.get_queue_attributes("q")
+            received = found.total_received - before.total_received
+            return received >= 4 and found.hidden_messages == 0
 
-            await _until(has_received_and_released)
-            # The send and the pop have run.
-            assert (await direct.get_queue_attributes("q")).messages == before.messages
-
-    asyncio.run(test())
+        await _until(has_received_and_released)
+        # The send and the pop have run.
+        assert (await direct.get_queue_attributes("q")).messages == before.messages
 
 
 def test_a_redis_that_ends_and_comes_back_needs_no_restart():
@@ -125,26 +122,23 @@ def test_a_redis_that_ends_and_comes_back_needs_no_restart():
         server.stop()
 
 
-def test_a_long_call_waits_for_a_redis_that_is_slow_and_others_do_not(proxy, server, ns):
-    async def test():
-        async with (
-            AsyncRSMQ.from_url(proxy.url, ns=ns, retry_deadline=1) as queues,
-            AsyncRSMQ.from_url(server.url, ns=ns) as direct,
-        ):
-            http = Http(create_app(queues, auth=False))
-            await direct.create_queue("q")
-            await direct.send_message("q", "a")
-            proxy.script_delay = 1.5
-            long = asyncio.create_task(http("POST", "/queues/q:purge"))
+async def test_a_long_call_waits_for_a_redis_that_is_slow_and_others_do_not(proxy, server, ns):
+    async with (
+        AsyncRSMQ.from_url(proxy.url, ns=ns, retry_deadline=1) as queues,
+        AsyncRSMQ.from_url(server.url, ns=ns) as direct,
+    ):
+        http = Http(create_app(queues, auth=False))
+        await direct.create_queue("q")
+        await direct.send_message("q", "a")
+        proxy.script_delay = 1.5
+        long = asyncio.create_task(http("POST", "/queues/q:purge"))
 
-            async def has_run():
-                return (await direct.get_queue_attributes("q")).messages == 0
+        async def has_run():
+            return (await direct.get_queue_attributes("q")).messages == 0
 
-            await _until(has_run)
-            assert (await http("GET", "/queues/q")).json["code"] == UNAVAILABLE
-            assert (await long).json == {"removed": 1, "undo": None}
-
-    asyncio.run(test())
+        await _until(has_run)
+        assert (await http("GET", "/queues/q")).json["code"] == UNAVAILABLE
+        assert (await long).json == {"removed": 1, "undo": None}
 
 
 @pytest.mark.parametrize("path", ["/receive", "/pop"])

@@ -1,6 +1,5 @@
 """Explanations, timelines and groups of dead letters over HTTP."""
 
-import asyncio
 import json
 
 from rsmq.operations.plain import plain_command
@@ -62,24 +61,21 @@ async def test_dead_letters_are_grouped_and_a_group_is_a_filter(http, queues):
     assert (await http("GET", "/queues/d/messages?filter=cause:x")).status == 422
 
 
-def test_pages_of_groups_have_each_dead_letter_once(server, ns):
-    async def test():
-        async with open_queues(server.url, ns=ns) as queues:
-            http = Http(create_app(queues, auth=False))
-            await queues.create_queue("d")
-            for _ in range(5):
-                await queues.send_messages("d", ["m"] * 100)
-            counted, path, pages = 0, "/queues/d/dead-letters/groups?max=200", 0
-            cursor = ""
-            while cursor is not None:
-                page = (await http("GET", path + (cursor and f"&cursor={cursor}"))).json
-                counted += sum(each["count"] for each in page["groups"])
-                cursor, pages = page["cursor"], pages + 1
-            assert counted == 500
-            assert pages >= 3
-            assert (await http("GET", f"{path}&cursor=x")).status == 422
-
-    asyncio.run(test())
+async def test_pages_of_groups_have_each_dead_letter_once(server, ns):
+    async with open_queues(server.url, ns=ns) as queues:
+        http = Http(create_app(queues, auth=False))
+        await queues.create_queue("d")
+        for _ in range(5):
+            await queues.send_messages("d", ["m"] * 100)
+        counted, path, pages = 0, "/queues/d/dead-letters/groups?max=200", 0
+        cursor = ""
+        while cursor is not None:
+            page = (await http("GET", path + (cursor and f"&cursor={cursor}"))).json
+            counted += sum(each["count"] for each in page["groups"])
+            cursor, pages = page["cursor"], pages + 1
+        assert counted == 500
+        assert pages >= 3
+        assert (await http("GET", f"{path}&cursor=x")).status == 422
 
 
 def test_only_those_who_may_undo_a_deletion_see_whose_it_is(run, tmp_path):

@@ -41,21 +41,18 @@ async def test_a_history_has_a_value_for_each_step_and_null_where_nothing_was_re
     assert (await http("GET", "/queues/none/history")).json["code"] == "queueNotFound"
 
 
-def test_an_application_records_during_its_lifespan_if_that_is_wanted(server, ns):
-    async def test():
-        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
-            for options, is_recording in (
-                ({}, False), ({"record": True}, True), ({"record": True, "read_only": True}, False),
-            ):  # fmt: skip
-                app = create_app(queues, auth=False, **options)
-                before = len(asyncio.all_tasks())
-                async with app.router.lifespan_context(app):
-                    names = {each.get_coro().__qualname__ for each in asyncio.all_tasks()}
-                    assert ("HistoryRecorder._run" in names) is is_recording
-                    assert (await Http(app)("GET", "/history")).status == 200
-                assert len(asyncio.all_tasks()) == before
-
-    asyncio.run(test())
+async def test_an_application_records_during_its_lifespan_if_that_is_wanted(server, ns):
+    async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+        for options, is_recording in (
+            ({}, False), ({"record": True}, True), ({"record": True, "read_only": True}, False),
+        ):  # fmt: skip
+            app = create_app(queues, auth=False, **options)
+            before = len(asyncio.all_tasks())
+            async with app.router.lifespan_context(app):
+                names = {each.get_coro().__qualname__ for each in asyncio.all_tasks()}
+                assert ("HistoryRecorder._run" in names) is is_recording
+                assert (await Http(app)("GET", "/history")).status == 200
+            assert len(asyncio.all_tasks()) == before
 
 
 def test_the_command_records_unless_an_option_forbids_it(start, server, ns, raw):  # noqa: F811

@@ -27,30 +27,27 @@ def worker(server, ns):
     queues.close()
 
 
-def test_a_job_is_awaited_from_its_send_to_its_result(server, ns, worker):
-    async def test():
-        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
-            http = Http(create_app(queues, auth=False))
-            sent = await http("POST", "/queues/q/messages", {"body": "21", "track": True})
-            path = f"/queues/q/jobs/{sent.json['id']}"
-            waiting = (await http("GET", path)).json
-            assert (waiting["state"], waiting["is_ended"], waiting["attempt"]) == (
-                "waiting", False, 0,
-            )  # fmt: skip
-            still = await http("GET", f"{path}?wait=0.01")
-            assert (still.status, still.json["state"]) == (200, "waiting")
-            call = asyncio.create_task(http("GET", f"{path}?wait=60"))
-            await asyncio.to_thread(worker.start)
-            ended = (await call).json
-            assert (ended["state"], ended["result"], ended["worker"]) == (
-                "succeeded", {"twice": 42}, worker.name,
-            )  # fmt: skip
-            sent = await http("POST", "/queues/q/messages", {"body": "x", "track": True})
-            failed = (await http("GET", f"/queues/q/jobs/{sent.json['id']}?wait=60")).json
-            assert (failed["state"], failed["result"]) == ("failed", None)
-            assert failed["error"].startswith("ValueError: ")
-
-    asyncio.run(test())
+async def test_a_job_is_awaited_from_its_send_to_its_result(server, ns, worker):
+    async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+        http = Http(create_app(queues, auth=False))
+        sent = await http("POST", "/queues/q/messages", {"body": "21", "track": True})
+        path = f"/queues/q/jobs/{sent.json['id']}"
+        waiting = (await http("GET", path)).json
+        assert (waiting["state"], waiting["is_ended"], waiting["attempt"]) == (
+            "waiting", False, 0,
+        )  # fmt: skip
+        still = await http("GET", f"{path}?wait=0.01")
+        assert (still.status, still.json["state"]) == (200, "waiting")
+        call = asyncio.create_task(http("GET", f"{path}?wait=60"))
+        await asyncio.to_thread(worker.start)
+        ended = (await call).json
+        assert (ended["state"], ended["result"], ended["worker"]) == (
+            "succeeded", {"twice": 42}, worker.name,
+        )  # fmt: skip
+        sent = await http("POST", "/queues/q/messages", {"body": "x", "track": True})
+        failed = (await http("GET", f"/queues/q/jobs/{sent.json['id']}?wait=60")).json
+        assert (failed["state"], failed["result"]) == ("failed", None)
+        assert failed["error"].startswith("ValueError: ")
 
 
 def test_a_text_that_a_handler_returns_or_reports_is_not_shown_if_values_are_redacted(
@@ -76,37 +73,31 @@ def test_a_text_that_a_handler_returns_or_reports_is_not_shown_if_values_are_red
     asyncio.run(test())
 
 
-def test_a_client_that_leaves_ends_its_wait_for_a_job(server, ns, worker):
-    async def test():
-        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
-            http = Http(create_app(queues, auth=False))
-            id = await queues.send_message("q", "1", track=True)
-            left = asyncio.Event()
-            call = asyncio.create_task(http("GET", f"/queues/q/jobs/{id}?wait=60", left=left))
-            await asyncio.sleep(0)
-            left.set()
-            assert await call is None
-
-    asyncio.run(test())
+async def test_a_client_that_leaves_ends_its_wait_for_a_job(server, ns, worker):
+    async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+        http = Http(create_app(queues, auth=False))
+        id = await queues.send_message("q", "1", track=True)
+        left = asyncio.Event()
+        call = asyncio.create_task(http("GET", f"/queues/q/jobs/{id}?wait=60", left=left))
+        await asyncio.sleep(0)
+        left.set()
+        assert await call is None
 
 
-def test_a_job_that_waits_is_cancelled_and_listed(server, ns, worker):
-    async def test():
-        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
-            http = Http(create_app(queues, auth=False))
-            first, second = await queues.send_messages("q", ["1", "2"], track=True)
-            cancelled = await http("POST", f"/queues/q/jobs/{first}:cancel")
-            assert (cancelled.status, cancelled.json) == (200, {"result": "cancelled"})
-            assert await queues.get_message("q", first) is None
-            listed = (await http("GET", "/queues/q/jobs")).json["jobs"]
-            assert {each["id"]: each["state"] for each in listed} == {
-                first: "cancelled", second: "waiting",
-            }  # fmt: skip
-            [waiting] = (await http("GET", "/queues/q/jobs?state=waiting&limit=5")).json["jobs"]
-            assert waiting == (await http("GET", f"/queues/q/jobs/{second}")).json
-            assert (await http("GET", "/queues/q/jobs?state=x")).status == 422
-
-    asyncio.run(test())
+async def test_a_job_that_waits_is_cancelled_and_listed(server, ns, worker):
+    async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+        http = Http(create_app(queues, auth=False))
+        first, second = await queues.send_messages("q", ["1", "2"], track=True)
+        cancelled = await http("POST", f"/queues/q/jobs/{first}:cancel")
+        assert (cancelled.status, cancelled.json) == (200, {"result": "cancelled"})
+        assert await queues.get_message("q", first) is None
+        listed = (await http("GET", "/queues/q/jobs")).json["jobs"]
+        assert {each["id"]: each["state"] for each in listed} == {
+            first: "cancelled", second: "waiting",
+        }  # fmt: skip
+        [waiting] = (await http("GET", "/queues/q/jobs?state=waiting&limit=5")).json["jobs"]
+        assert waiting == (await http("GET", f"/queues/q/jobs/{second}")).json
+        assert (await http("GET", "/queues/q/jobs?state=x")).status == 422
 
 
 @pytest.mark.parametrize(

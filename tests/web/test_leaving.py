@@ -52,28 +52,25 @@ async def _until(condition):
             await asyncio.sleep(0.01)
 
 
-def test_a_client_that_leaves_at_any_turn_of_the_loop_leaves_no_message_hidden(server, ns):
-    async def test():
-        async with open_queues(server.url, ns=ns) as queues:
-            http = Http(create_app(queues, auth=False))
-            await queues.create_queue("q")
-            got = 0
-            for turns in range(0, 60, 3):
-                left, sent = asyncio.Event(), []
-                call = asyncio.create_task(http("POST", "/receive", _CONTENT, left=left, sent=sent))
-                await asyncio.sleep(0)
-                await queues.send_message("q", "a")
-                for _ in range(turns):
-                    await asyncio.sleep(0.0001)
-                left.set()
-                await call
-                attributes = await queues.get_queue_attributes("q")
-                assert attributes.hidden_messages == len(sent) // 2
-                got += attributes.hidden_messages
-                await queues.purge_queue("q")
-            assert got < 20
-
-    asyncio.run(test())
+async def test_a_client_that_leaves_at_any_turn_of_the_loop_leaves_no_message_hidden(server, ns):
+    async with open_queues(server.url, ns=ns) as queues:
+        http = Http(create_app(queues, auth=False))
+        await queues.create_queue("q")
+        got = 0
+        for turns in range(0, 60, 3):
+            left, sent = asyncio.Event(), []
+            call = asyncio.create_task(http("POST", "/receive", _CONTENT, left=left, sent=sent))
+            await asyncio.sleep(0)
+            await queues.send_message("q", "a")
+            for _ in range(turns):
+                await asyncio.sleep(0.0001)
+            left.set()
+            await call
+            attributes = await queues.get_queue_attributes("q")
+            assert attributes.hidden_messages == len(sent) // 2
+            got += attributes.hidden_messages
+            await queues.purge_queue("q")
+        assert got < 20
 
 
 def test_all_waits_end_with_an_answer_if_the_server_stops(server, ns):
@@ -114,28 +111,25 @@ def test_all_waits_end_with_an_answer_if_the_server_stops(server, ns):
     asyncio.run(main())
 
 
-def test_connections_that_break_before_a_message_comes_leave_it_visible(server, ns):
-    async def test():
-        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
-            await queues.create_queue("q", vt=9_999_999)
-            async with _serving(create_app(queues, auth=False)) as port:
-                opened = [await _open(port, "/receive", _CONTENT) for _ in range(20)]
-                await queues.send_message("q", "a")  # one of them gets it
-                await asyncio.wait(
-                    {asyncio.create_task(reader.read(1)) for reader, _ in opened},
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                for _, writer in opened:
-                    writer.transport.abort()
-                await queues.send_messages("q", map(str, range(20)))
+async def test_connections_that_break_before_a_message_comes_leave_it_visible(server, ns):
+    async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+        await queues.create_queue("q", vt=9_999_999)
+        async with _serving(create_app(queues, auth=False)) as port:
+            opened = [await _open(port, "/receive", _CONTENT) for _ in range(20)]
+            await queues.send_message("q", "a")  # one of them gets it
+            await asyncio.wait(
+                {asyncio.create_task(reader.read(1)) for reader, _ in opened},
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for _, writer in opened:
+                writer.transport.abort()
+            await queues.send_messages("q", map(str, range(20)))
 
-                async def are_the_others_visible():
-                    attributes = await queues.get_queue_attributes("q")
-                    return attributes.visible_messages == 20
+            async def are_the_others_visible():
+                attributes = await queues.get_queue_attributes("q")
+                return attributes.visible_messages == 20
 
-                await _until(are_the_others_visible)
-
-    asyncio.run(test())
+            await _until(are_the_others_visible)
 
 
 class _Client:
@@ -178,51 +172,45 @@ class _Client:
         ("GET", "/rest-rsmq/messages/q", None),
     ],
 )
-def test_a_client_that_closes_before_it_has_read_its_message_leaves_it_visible(
+async def test_a_client_that_closes_before_it_has_read_its_message_leaves_it_visible(
     server, ns, request_of
 ):
-    async def test():
-        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
-            await queues.create_queue("q", vt=9_999_999)
-            async with _serving(create_app(queues, auth=False)) as port:
-                await queues.send_message("q", "a")
-                client = _Client(port)
-                client.send(*request_of)
-                await client.until_readable()
-                assert (await queues.get_queue_attributes("q")).hidden_messages == 1
-                client.socket.close()
+    async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+        await queues.create_queue("q", vt=9_999_999)
+        async with _serving(create_app(queues, auth=False)) as port:
+            await queues.send_message("q", "a")
+            client = _Client(port)
+            client.send(*request_of)
+            await client.until_readable()
+            assert (await queues.get_queue_attributes("q")).hidden_messages == 1
+            client.socket.close()
 
-                async def is_visible():
-                    return (await queues.get_queue_attributes("q")).visible_messages == 1
+            async def is_visible():
+                return (await queues.get_queue_attributes("q")).visible_messages == 1
 
-                await _until(is_visible)
-
-    asyncio.run(test())
+            await _until(is_visible)
 
 
 @pytest.mark.parametrize("asks_again", [True, False])
-def test_a_client_that_has_read_its_message_and_leaves_has_it(server, ns, asks_again):
-    async def test():
-        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
-            await queues.create_queue("q", vt=9_999_999)
-            async with _serving(create_app(queues, auth=False)) as port:
-                await queues.send_message("q", "a")
-                client = _Client(port)
-                client.send("POST", "/api/v1/receive", {"queues": ["q"]})
-                await client.read(b"]}")
-                if asks_again:  # and does not read this answer
-                    client.send("GET", "/healthz")
-                    await client.until_readable()
-                client.socket.close()
-                # An answer to a later connection comes after the end of that one was read.
-                for _ in range(3):
-                    later = _Client(port)
-                    later.send("GET", "/api/v1/queues/q")
-                    answer = json.loads((await later.read()).partition(b"\r\n\r\n")[2])
-                    assert answer["hidden_messages"] == 1
-                    later.socket.close()
-
-    asyncio.run(test())
+async def test_a_client_that_has_read_its_message_and_leaves_has_it(server, ns, asks_again):
+    async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+        await queues.create_queue("q", vt=9_999_999)
+        async with _serving(create_app(queues, auth=False)) as port:
+            await queues.send_message("q", "a")
+            client = _Client(port)
+            client.send("POST", "/api/v1/receive", {"queues": ["q"]})
+            await client.read(b"]}")
+            if asks_again:  # and does not read this answer
+                client.send("GET", "/healthz")
+                await client.until_readable()
+            client.socket.close()
+            # An answer to a later connection comes after the end of that one was read.
+            for _ in range(3):
+                later = _Client(port)
+                later.send("GET", "/api/v1/queues/q")
+                answer = json.loads((await later.read()).partition(b"\r\n\r\n")[2])
+                assert answer["hidden_messages"] == 1
+                later.socket.close()
 
 
 def test_bytes_that_the_client_has_not_read_are_seen():
@@ -281,64 +269,57 @@ def test_polls_that_are_cut_at_random_leave_only_those_messages_hidden_that_were
     asyncio.run(test())
 
 
-def test_a_waiting_client_gets_the_message_at_once(server, ns):
-    async def test():
-        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
-            await queues.create_queue("q")
-            async with _serving(create_app(queues, auth=False)) as port:
-                reader, writer = await _open(port, "/receive", _CONTENT)
-                id = await queues.send_message("q", "a")
-                await reader.readuntil(b"\r\n\r\n")
-                answer = json.loads(await reader.readuntil(b"]}"))
-                assert [each["id"] for each in answer["messages"]] == [id]
-                writer.close()
-
-    asyncio.run(test())
+async def test_a_waiting_client_gets_the_message_at_once(server, ns):
+    async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+        await queues.create_queue("q")
+        async with _serving(create_app(queues, auth=False)) as port:
+            reader, writer = await _open(port, "/receive", _CONTENT)
+            id = await queues.send_message("q", "a")
+            await reader.readuntil(b"\r\n\r\n")
+            answer = json.loads(await reader.readuntil(b"]}"))
+            assert [each["id"] for each in answer["messages"]] == [id]
+            writer.close()
 
 
-def test_while_redis_is_away_each_call_is_unavailable_and_may_be_repeated():
-    async def test():
-        app = create_app(f"redis://127.0.0.1:{free_port()}", auth=False)
-        http = Http(app)
-        for call in [
-            ("GET", "/queues"),
-            ("POST", "/queues/q/messages", {"body": "a"}),
-            ("POST", "/receive", {"queues": ["q"], "wait": 60}),
-        ]:
-            reply = await http(*call)
-            assert (reply.status, reply.json["code"]) == (503, "redis-unavailable")
-            assert reply.headers["retry-after"] == "1"
-        http.prefix = ""
-        assert (await http("GET", "/readyz")).status == 503
-        assert (await http("GET", "/healthz")).status == 200
-        assert b'rsmq_up{ns="rsmq"} 0' in (await http("GET", "/metrics")).content
-
-    asyncio.run(test())
+async def test_while_redis_is_away_each_call_is_unavailable_and_may_be_repeated():
+    app = create_app(f"redis://127.0.0.1:{free_port()}", auth=False)
+    http = Http(app)
+    for call in [
+        ("GET", "/queues"),
+        ("POST", "/queues/q/messages", {"body": "a"}),
+        ("POST", "/receive", {"queues": ["q"], "wait": 60}),
+    ]:
+        reply = await http(*call)
+        assert (reply.status, reply.json["code"]) == (503, "redis-unavailable")
+        assert reply.headers["retry-after"] == "1"
+    http.prefix = ""
+    assert (await http("GET", "/readyz")).status == 503
+    assert (await http("GET", "/healthz")).status == 200
+    assert b'rsmq_up{ns="rsmq"} 0' in (await http("GET", "/metrics")).content
 
 
 @pytest.mark.parametrize("key", [None, "order-1"])
-def test_a_send_whose_reply_is_lost_is_stored_once_and_can_be_repeated_with_a_key(server, ns, key):
-    async def test():
-        proxy = Proxy(server.port)
-        async with (
-            AsyncRSMQ.from_url(proxy.url, ns=ns, retry_deadline=2) as queues,
-            AsyncRSMQ.from_url(server.url, ns=ns) as direct,
-        ):
-            http = Http(create_app(queues, auth=False))
-            await direct.create_queue("q")
-            headers = {"idempotency-key": key} if key else {}
-            warm = {"idempotency-key": "other"} if key else {}  # the server knows the scripts
-            await http("POST", "/queues/q/messages", {"body": "a"}, headers=warm)
-            proxy.spare, proxy.drop = (1 if key else 0), 1000
-            lost = await http("POST", "/queues/q/messages", {"body": "a"}, headers=headers)
-            assert (lost.status, lost.json["code"]) == (503, "outcome-unknown")
-            assert "Idempotency-Key" in lost.json["hint"]
+async def test_a_send_whose_reply_is_lost_is_stored_once_and_can_be_repeated_with_a_key(
+    server, ns, key
+):
+    proxy = Proxy(server.port)
+    async with (
+        AsyncRSMQ.from_url(proxy.url, ns=ns, retry_deadline=2) as queues,
+        AsyncRSMQ.from_url(server.url, ns=ns) as direct,
+    ):
+        http = Http(create_app(queues, auth=False))
+        await direct.create_queue("q")
+        headers = {"idempotency-key": key} if key else {}
+        warm = {"idempotency-key": "other"} if key else {}  # the server knows the scripts
+        await http("POST", "/queues/q/messages", {"body": "a"}, headers=warm)
+        proxy.spare, proxy.drop = (1 if key else 0), 1000
+        lost = await http("POST", "/queues/q/messages", {"body": "a"}, headers=headers)
+        assert (lost.status, lost.json["code"]) == (503, "outcome-unknown")
+        assert "Idempotency-Key" in lost.json["hint"]
+        assert (await direct.get_queue_attributes("q")).total_sent == 2
+        proxy.drop = 0
+        if key:
+            again = await http("POST", "/queues/q/messages", {"body": "a"}, headers=headers)
+            assert again.status == 201
             assert (await direct.get_queue_attributes("q")).total_sent == 2
-            proxy.drop = 0
-            if key:
-                again = await http("POST", "/queues/q/messages", {"body": "a"}, headers=headers)
-                assert again.status == 201
-                assert (await direct.get_queue_attributes("q")).total_sent == 2
-        proxy.close()
-
-    asyncio.run(test())
+    proxy.close()

@@ -141,35 +141,29 @@ def test_a_crawler_finds_no_404_below_a_prefix(mount):
     asyncio.run(test())
 
 
-def test_a_crawler_finds_every_page_below_a_prefix(mount):
-    async def test():
-        http, url = mount("pages")
-        await _fill(url)
-        start = quote(_PREFIX)
-        visited = []
-        async for path, reply in crawl(http, [f"{start}/"], prefix=start):
-            assert path.startswith(f"{start}/")
-            assert reply.status == 200, path
-            visited.append(path)
-        assert any(path.startswith(f"{start}/queues/q") for path in visited)
-
-    asyncio.run(test())
+async def test_a_crawler_finds_every_page_below_a_prefix(mount):
+    http, url = mount("pages")
+    await _fill(url)
+    start = quote(_PREFIX)
+    visited = []
+    async for path, reply in crawl(http, [f"{start}/"], prefix=start):
+        assert path.startswith(f"{start}/")
+        assert reply.status == 200, path
+        visited.append(path)
+    assert any(path.startswith(f"{start}/queues/q") for path in visited)
 
 
-def test_a_receive_below_a_prefix_waits_for_a_message(mount):
-    async def test():
-        http, url = mount("one")
-        base = f"{quote(_PREFIX)}/api/v1"
-        assert (await http("PUT", f"{base}/queues/q", {})).status == 201
-        content = {"queues": ["q"], "wait": 30}
-        waiting = asyncio.create_task(http("POST", f"{base}/receive", content))
-        async with AsyncRSMQ.from_url(url) as queues:
-            await asyncio.sleep(0.05)
-            await queues.send_message("q", "a")
-        found = (await waiting).json["messages"]
-        assert [each["body"] for each in found] == ["a"]
-        headers = {"content-type": "application/octet-stream"}
-        sent = await http("POST", f"{base}/queues/q/raw", body=b"\0" * 70_000, headers=headers)
-        assert (sent.status, sent.json.get("code")) == (413, "messageTooLong")
-
-    asyncio.run(test())
+async def test_a_receive_below_a_prefix_waits_for_a_message(mount):
+    http, url = mount("one")
+    base = f"{quote(_PREFIX)}/api/v1"
+    assert (await http("PUT", f"{base}/queues/q", {})).status == 201
+    content = {"queues": ["q"], "wait": 30}
+    waiting = asyncio.create_task(http("POST", f"{base}/receive", content))
+    async with AsyncRSMQ.from_url(url) as queues:
+        await asyncio.sleep(0.05)
+        await queues.send_message("q", "a")
+    found = (await waiting).json["messages"]
+    assert [each["body"] for each in found] == ["a"]
+    headers = {"content-type": "application/octet-stream"}
+    sent = await http("POST", f"{base}/queues/q/raw", body=b"\0" * 70_000, headers=headers)
+    assert (sent.status, sent.json.get("code")) == (413, "messageTooLong")

@@ -44,21 +44,18 @@ for line in sys.stdin:
 
 
 @pytest.mark.parametrize("kind", ["redrive", "move"])
-def test_each_message_is_in_one_queue_after_kills_at_any_moment(server, ns, kind):
-    async def test():
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", _PROGRAM, server.url, ns,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        try:
-            await process.stdout.readline()
-            async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
-                await _check(queues, process, kind)
-        finally:
-            process.kill()
-            await process.wait()
-
-    asyncio.run(test())
+async def test_each_message_is_in_one_queue_after_kills_at_any_moment(server, ns, kind):
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _PROGRAM, server.url, ns,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        await process.stdout.readline()
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            await _check(queues, process, kind)
+    finally:
+        process.kill()
+        await process.wait()
 
 
 async def _check(queues, process, kind):

@@ -477,22 +477,19 @@ async def test_a_search_of_much_work_ends_early_and_goes_on_behind_what_it_has_l
     assert found == [f'{{"a": {each}}}' for each in range(5)]
 
 
-def test_operations_run_on_a_server(server, ns):
-    async def test():
-        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
-            for name in ("q", "to"):
-                await queues.create_queue(name)
-            await queues.send_messages("q", ["a"] * 100)
-            app = create_app(queues, auth=False)
-            async with app.router.lifespan_context(app):
-                http = Http(app)
-                content = {"filter": "rc<1", "destination": "to"}
-                reply = await http("POST", "/queues/q/messages:move", content)
-                shown = await _ended(http, reply.headers["location"])
-            assert (shown["state"], shown["done"]) == ("succeeded", 100)
-            assert (await queues.get_queue_attributes("to")).messages == 100
-
-    asyncio.run(test())
+async def test_operations_run_on_a_server(server, ns):
+    async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+        for name in ("q", "to"):
+            await queues.create_queue(name)
+        await queues.send_messages("q", ["a"] * 100)
+        app = create_app(queues, auth=False)
+        async with app.router.lifespan_context(app):
+            http = Http(app)
+            content = {"filter": "rc<1", "destination": "to"}
+            reply = await http("POST", "/queues/q/messages:move", content)
+            shown = await _ended(http, reply.headers["location"])
+        assert (shown["state"], shown["done"]) == ("succeeded", 100)
+        assert (await queues.get_queue_attributes("to")).messages == 100
 
 
 async def test_a_read_only_server_runs_no_operations(http, queues):

@@ -1,6 +1,5 @@
 """Lists of messages: filters, pages, what is cut, and what is redacted."""
 
-import asyncio
 import json
 import random
 import threading
@@ -270,17 +269,14 @@ async def test_long_bodies_are_cut_between_characters(http, queues):
     assert none.json["code"] == "messageNotFound"
 
 
-def test_a_part_of_a_message_is_cut_by_the_server_unless_values_are_redacted(server, ns):
-    async def test():
-        async with open_queues(server.url, ns=ns) as queues:
-            await queues.create_queue("q")
-            id = await queues.send_message("q", '{"a": "' + "x" * 9000 + '"}')
-            for redaction, number in ((Redaction(), 100), (Redaction((("b",),)), 9009)):
-                found = await search.read_message(queues, "q", id, redaction, 100)
-                assert (len(found.message.raw), found.size) == (number, 9009)
-                assert found.message.id == id
-
-    asyncio.run(test())
+async def test_a_part_of_a_message_is_cut_by_the_server_unless_values_are_redacted(server, ns):
+    async with open_queues(server.url, ns=ns) as queues:
+        await queues.create_queue("q")
+        id = await queues.send_message("q", '{"a": "' + "x" * 9000 + '"}')
+        for redaction, number in ((Redaction(), 100), (Redaction((("b",),)), 9009)):
+            found = await search.read_message(queues, "q", id, redaction, 100)
+            assert (len(found.message.raw), found.size) == (number, 9009)
+            assert found.message.id == id
 
 
 @pytest.mark.parametrize(

@@ -39,18 +39,15 @@ async def _exchange(port, *parts):
     ],
     ids=["nothing", "a line", "a head", "a body", "a body in chunks", "the second head"],
 )
-def test_a_request_that_does_not_arrive_is_ended(server, ns, monkeypatch, parts):
-    async def test():
-        async with (
-            open_queues(server.url, ns=ns) as queues,
-            _serving(create_app(queues, auth=False)) as port,
-        ):
-            monkeypatch.setattr(limited_connection, "HEAD_SECONDS", 0.1)
-            monkeypatch.setattr(request_limits, "BODY_SECONDS", 0.1)
-            answer = await _exchange(port, *parts)
-        assert answer.rpartition(b"HTTP/1.1 ")[2].startswith(b"408 Request Timeout\r\n")
-
-    asyncio.run(test())
+async def test_a_request_that_does_not_arrive_is_ended(server, ns, monkeypatch, parts):
+    async with (
+        open_queues(server.url, ns=ns) as queues,
+        _serving(create_app(queues, auth=False)) as port,
+    ):
+        monkeypatch.setattr(limited_connection, "HEAD_SECONDS", 0.1)
+        monkeypatch.setattr(request_limits, "BODY_SECONDS", 0.1)
+        answer = await _exchange(port, *parts)
+    assert answer.rpartition(b"HTTP/1.1 ")[2].startswith(b"408 Request Timeout\r\n")
 
 
 def test_what_arrives_of_a_body_gives_it_more_time():
@@ -58,20 +55,17 @@ def test_what_arrives_of_a_body_gives_it_more_time():
     assert seconds_for_body(60 * BODY_BYTES_A_SECOND) == BODY_SECONDS + 60
 
 
-def test_a_wait_for_a_message_is_no_wait_for_a_request(server, ns, monkeypatch):
-    async def test():
-        async with open_queues(server.url, ns=ns) as queues:
-            await queues.create_queue("q")
-            async with _serving(create_app(queues, auth=False)) as port:
-                monkeypatch.setattr(limited_connection, "HEAD_SECONDS", 0.1)
-                monkeypatch.setattr(request_limits, "BODY_SECONDS", 0.1)
-                body = b'{"queues": ["q"], "wait": 1}'
-                head = _HEAD + f"content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode()
-                answer = await _exchange(port, head[:50], head[50:], body[:9], body[9:])
-        assert answer.startswith(b"HTTP/1.1 200")
-        assert answer.endswith(b'{"messages": []}')
-
-    asyncio.run(test())
+async def test_a_wait_for_a_message_is_no_wait_for_a_request(server, ns, monkeypatch):
+    async with open_queues(server.url, ns=ns) as queues:
+        await queues.create_queue("q")
+        async with _serving(create_app(queues, auth=False)) as port:
+            monkeypatch.setattr(limited_connection, "HEAD_SECONDS", 0.1)
+            monkeypatch.setattr(request_limits, "BODY_SECONDS", 0.1)
+            body = b'{"queues": ["q"], "wait": 1}'
+            head = _HEAD + f"content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode()
+            answer = await _exchange(port, head[:50], head[50:], body[:9], body[9:])
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert answer.endswith(b'{"messages": []}')
 
 
 def test_a_server_that_stops_refuses_requests_that_have_not_arrived(
@@ -97,20 +91,17 @@ def test_a_server_that_stops_refuses_requests_that_have_not_arrived(
     assert "Traceback" not in caplog.text
 
 
-def test_a_connection_too_many_is_told_to_come_again(server, ns, monkeypatch):
-    async def test():
-        async with (
-            open_queues(server.url, ns=ns) as queues,
-            _serving(create_app(queues, auth=False)) as port,
-        ):
-            monkeypatch.setattr(limited_connection, "most_connections", lambda: 1)
-            _, first = await asyncio.open_connection("127.0.0.1", port)
-            refused = await _exchange(port)
-            assert refused.startswith(b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n")
-            first.close()
-            request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
-            async with asyncio.timeout(WAIT_SECONDS):
-                while not (await _exchange(port, request)).startswith(b"HTTP/1.1 200"):
-                    pass
-
-    asyncio.run(test())
+async def test_a_connection_too_many_is_told_to_come_again(server, ns, monkeypatch):
+    async with (
+        open_queues(server.url, ns=ns) as queues,
+        _serving(create_app(queues, auth=False)) as port,
+    ):
+        monkeypatch.setattr(limited_connection, "most_connections", lambda: 1)
+        _, first = await asyncio.open_connection("127.0.0.1", port)
+        refused = await _exchange(port)
+        assert refused.startswith(b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n")
+        first.close()
+        request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not (await _exchange(port, request)).startswith(b"HTTP/1.1 200"):
+                pass
