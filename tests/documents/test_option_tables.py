@@ -8,15 +8,8 @@ from itertools import product
 import pytest
 
 from rsmq.errors import InvalidCombination
-from rsmq.spark.write.send_columns import SEND_SINK_OPTIONS
 from rsmq.vocabulary.queues import CREATE, LIMIT, POLICY, QUEUE_ATTRIBUTES, SET
-from rsmq.vocabulary.sends import (
-    PUBLISH,
-    SEND_OPTIONS,
-    TASK,
-    SendOption,
-    check_combinations,
-)
+from rsmq.vocabulary.sends import PUBLISH, SEND_OPTIONS, SendOption, check_combinations
 from tests.documents.pages import PAGES
 from tests.documents.test_tables import read_section
 
@@ -92,11 +85,11 @@ def test_limits_of_messages_are_never_refused_with_what_their_table_has(name):
     assert ("`publish`" in rows) is (name in PUBLISH.options)
 
 
-def test_the_options_of_tasks_are_listed():
-    line = sentence_of("tasks.md", "`options` takes those of")
-    listed = names_in(line.partition(": ")[2].partition(";")[0])
+def test_the_options_that_tasks_do_not_have_are_listed():
+    line = sentence_of("tasks.md", "`options` takes all options of")
+    listed = names_in(line.partition("but ")[2].partition(",")[0])
 
-    assert listed == list(TASK.options)
+    assert listed == [each.name for each in SEND_OPTIONS if not each.in_tasks]
 
 
 def test_the_options_that_schedules_do_not_have_are_listed():
@@ -106,15 +99,14 @@ def test_the_options_that_schedules_do_not_have_are_listed():
     assert listed == [each.name for each in SEND_OPTIONS if not each.in_schedules]
 
 
-def test_the_options_of_a_write_of_spark_are_listed_in_order():
-    text = read_section("spark.md", "## Writing")
-    rows = re.findall(r"^\| (`.*?) \| ", text, re.MULTILINE)
-    listed = [name for row in rows for name in names_in(row) if name in SEND_SINK_OPTIONS]
+def test_the_options_that_writes_of_spark_do_not_have_are_listed():
+    line = sentence_of("spark.md", "| `delay`, `maxRetries`, ... |")
+    listed = names_in(line.partition("but ")[2].partition(",")[0])
 
-    assert set(listed) == set(SEND_SINK_OPTIONS)
-    for ending in (True, False):
-        of_table = [each for each in SEND_SINK_OPTIONS if each.endswith("Column") is ending]
-        assert [each for each in listed if each in of_table[1:]] == of_table[1:]
+    assert listed == [each.name for each in SEND_OPTIONS if not each.in_spark]
+    assert set(re.findall(r"`(\w+)` and `(\w+)` in columns only", line)[0]) == {
+        each.name for each in SEND_OPTIONS if each.is_unique
+    }
 
 
 @pytest.mark.parametrize("call", [CREATE, SET, LIMIT, POLICY], ids=lambda call: call.name)

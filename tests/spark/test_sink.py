@@ -19,6 +19,7 @@ from rsmq.spark import BatchLost, CheckpointSetBack, InvalidOption
 from rsmq.spark.write import sink
 from rsmq.spark.write.send_columns import column_option_of, option_of
 from rsmq.vocabulary.sends import SPARK, ValueKind
+from tests.contract.test_send_options import OPTIONS
 from tests.spark.conftest import Crashed, StreamWrite, columns, crash_at_call, pickle_round_trip
 
 TEXT = columns(message="string")
@@ -175,23 +176,6 @@ def test_invalid_row_is_refused(env, queue, delivery, schema, row, kind, text):
     assert env.scores() == {}
 
 
-#: By option, a value for each row, and the options that go with it.
-SENT = {
-    "delay": ({"delay": 100.0}, {}),
-    "deliver_at": ({"deliver_at": datetime.now(UTC) + timedelta(days=1)}, {}),
-    "dedup_id": ({"dedup_id": "d"}, {}),
-    "dedup_window": ({"dedup_window": 100}, {"dedup_id": "d"}),
-    "unique_key": ({"unique_key": "u"}, {}),
-    "replace": ({"replace": True}, {"unique_key": "u"}),
-    "max_wait": ({"max_wait": 500}, {"unique_key": "u", "replace": True, "delay": 100}),
-    "expires": ({"expires": 500.5}, {}),
-    "max_retries": ({"max_retries": 3}, {}),
-    "track": ({"track": True}, {}),
-    "group": ({"group": "g"}, {}),
-    "limit_key": ({"limit_key": "k"}, {"max_running": 2}),
-    "max_running": ({"max_running": 2}, {"limit_key": "k"}),
-    "rate": ({"rate": "100/m"}, {"limit_key": "k"}),
-}
 KINDS = {
     ValueKind.SECONDS: "double", ValueKind.TIME: "timestamp", ValueKind.FLAG: "boolean",
     ValueKind.WHOLE_NUMBER: "long", ValueKind.RATE: "string", ValueKind.LABEL: "string",
@@ -223,21 +207,16 @@ def kept(env, queue):
     return json.loads(re.sub(r"\d{10,}", "TIME", json.dumps(found)))
 
 
-def test_every_option_of_a_write_has_a_row_here():
-    assert SENT.keys() == SPARK.options.keys()
-
-
-@pytest.mark.parametrize("name", SENT)
+@pytest.mark.parametrize("name", SPARK.options)
 @pytest.mark.parametrize("in_columns", [True, False])
 def test_a_send_option_stores_what_a_client_stores(env, name, in_columns):
-    (own, others), unique = SENT[name], {"dedup_id", "unique_key"}
-    as_columns = {**own, **others} if in_columns else {}
-    as_columns |= {each: value for each, value in {**own, **others}.items() if each in unique}
-    as_options = {} if in_columns else {**own, **others}
+    sent, unique = OPTIONS[name], {"dedup_id", "unique_key"}
+    as_columns = {each: value for each, value in sent.items() if in_columns or each in unique}
+    as_options = {} if in_columns else sent
     for queue in ("q", "r"):
         env.rsmq.create_queue(queue)
     env.raw.hset(env.keys("r").hash, "created", env.raw.hget(env.keys("q").hash, "created"))
-    env.rsmq.send_message("r", "m", **own, **others)
+    env.rsmq.send_message("r", "m", **sent)
 
     schema = {each: KINDS[SPARK.options[each].kind] for each in as_columns}
     options = {

@@ -17,6 +17,7 @@ from rsmq.spark import pipelines
 from rsmq.spark.connection_options import CONNECTION_OPTIONS
 from rsmq.spark.read.schema import make_fields
 from rsmq.spark.read.source_options import SNAPSHOT_OPTIONS, SOURCE_OPTIONS, STREAM_OPTIONS
+from rsmq.spark.write.send_columns import SEND_SINK_OPTIONS
 from rsmq.spark.write.sink_options import SINK_OPTIONS
 from tests.documents.pages import PAGES, read_blocks
 from tests.documents.player import Player
@@ -180,7 +181,7 @@ def test_table_of_jobs_is_complete_and_its_commands_parse():
 def test_every_option_and_column_is_listed():
     options = {
         *CONNECTION_OPTIONS, *SOURCE_OPTIONS, *SNAPSHOT_OPTIONS, *STREAM_OPTIONS, *SINK_OPTIONS,
-    } - {"maxOffsetsPerTrigger"}  # fmt: skip
+    } - {"maxOffsetsPerTrigger", *SEND_SINK_OPTIONS}  # fmt: skip
     rows = re.findall(r"^\| (`.*) \|$", TEXT, re.MULTILINE)
     listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
 
