@@ -11,6 +11,7 @@ import pytest
 
 from rsmq import AsyncRSMQ
 from rsmq.errors import InvalidFormat, MissingParameter
+from rsmq.operations.plain import plain_command
 from rsmq.push.async_subscribers import AsyncSubscribers
 from rsmq.web import create_app, liveness
 from rsmq.web.access.attempts import Attempts
@@ -41,7 +42,7 @@ _SCOPES = {
         "GET /queues/{queue}/messages", "GET /queues/{queue}/messages/{id}",
         "GET /queues/{queue}/messages/{id}/body", "GET /queues/{queue}/jobs/{id}", "GET /doctor",
         "GET /queues/{queue}/jobs", "GET /queues/{queue}/tail", "GET /flows/{id}",
-        "GET /queues/{queue}/messages:export",
+        "GET /queues/{queue}/messages:export", "GET /workers/{worker}/running",
     },
     "send": {
         "POST /queues/{queue}/messages", "POST /queues/{queue}/messages:batch", "POST /publish",
@@ -51,6 +52,7 @@ _SCOPES = {
         "POST /receive", "POST /pop", "POST /queues/{queue}/raw:receive",
         "POST /queues/{queue}/messages/{id}:progress",
         "POST /queues/{queue}/messages/{id}:succeed", "POST /queues/{queue}/messages/{id}:fail",
+        "POST /queues/{queue}/messages/{id}:defer",
         "POST /queues/{queue}/raw:pop", "DELETE /queues/{queue}/messages/{id}",
         "PATCH /queues/{queue}/messages/{id}", "POST /queues/{queue}/messages:delete",
         "POST /queues/{queue}/messages:visibility", "POST /queues/{queue}/messages:release",
@@ -70,7 +72,9 @@ _SCOPES = {
         "DELETE /queues/{queue}/subscribers/{subscriber}", "POST /webhooks:resume",
         "POST /webhooks:forget", "DELETE /schedules/{schedule}", "POST /schedules/{schedule}:pause",
         "POST /schedules/{schedule}:resume", "POST /schedules/{schedule}:run",
-        "POST /workers/{worker}:release",
+        "POST /workers/{worker}:release", "POST /workers/{worker}:pause",
+        "POST /workers/{worker}:resume", "PUT /workers/{worker}/concurrency",
+        "POST /workers/{worker}:stop", "POST /workers/{worker}:running",
         "POST /operations/{operation}:cancel", "POST /operations/{operation}:pause",
         "POST /operations/{operation}:resume",
         "POST /undo/{id}", "POST /queues/{queue}/messages:preview",
@@ -153,6 +157,28 @@ def test_each_operation_is_refused_with_another_scope_and_for_another_queue(run,
 
     def _lacks_receipt(route, reply):
         return route.scope is Scope.RECEIVE and "manage" in reply.json.get("hint", "")
+
+    run(test, auth=True, users=users)
+
+
+def test_an_order_to_a_worker_needs_a_scope_for_all_of_its_queues(run, users):
+    async def test(http, queues):
+        report = json.dumps(
+            [[each, "x" * 32, 1, 1, 1.5, "process", []] for each in ("own", "other")]
+        )
+        for name, listened in (("both", ["own", "other"]), ("one", ["own"])):
+            entry = f"9999999999999:token:{json.dumps({'queues': dict.fromkeys(listened, 0)})}"
+            await queues.run(plain_command("HSET", queues.namespace.workers, name, entry))
+            key = queues.namespace.held(name)
+            await queues.run(plain_command("HSET", key, "", "token", ":running", report))
+        for name, status in (("both", 403), ("one", 204)):
+            for method, end in (("POST", ":pause"), ("POST", ":resume"), ("POST", ":stop"),
+                                ("PUT", "/concurrency")):  # fmt: skip
+                path = f"/workers/{name}{end}"
+                reply = await http(method, path, {}, headers=_bearer("manage"))
+                assert reply.status == status, (path, reply.content)
+        reply = await http("GET", "/workers/both/running", headers=_bearer("peek"))
+        assert [each["queue"] for each in reply.json["calls"]] == ["own"]
 
     run(test, auth=True, users=users)
 
