@@ -1,0 +1,142 @@
+"""Workers and Redis are killed while flows run: each node ends once, and each flow ends."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rsmq.tasks import RESULT, Tasks
+from tests.scale import WAIT_SECONDS, scaled
+from tests.schedules.conftest import wait_until
+from tests.servers import Server, redis_7
+from tests.tasks.flow_kills_app import QUEUES, declare
+from tests.tasks.test_flow_model import Model
+
+pytestmark = pytest.mark.slow
+
+FLOWS = scaled(60, 2000)
+KILLS = scaled(4, 100)
+REDIS_KILLS = scaled(1, 10)
+NS = "flows"
+
+
+@pytest.fixture
+def server():
+    server = Server(redis_7(), "--appendonly", "yes", "--appendfsync", "always")
+    yield server
+    server.stop()
+
+
+def make_flow(tasks, calls, chance, number):
+    """Return a random flow, its model after all of its nodes, and the results of its nodes."""
+    policy, has_finally = chance.choice(["stop", "continue"]), chance.random() < 0.3
+    flow = tasks.flow(
+        on_failure=policy,
+        dedup_id=str(number),
+        finally_=calls[0].signature(0, []) if has_finally else None,
+    )
+    after, fails, results = [], [], []
+    for at in range(chance.randrange(1, 9)):
+        before = sorted(chance.sample(range(at), min(at, chance.randrange(4))))
+        fails.append(chance.random() < 0.1)
+        call = calls[chance.randrange(2)]
+        nodes = [flow.nodes[each] for each in before]
+        flow.add(call.signature(at, RESULT(nodes), fails[-1]))
+        after.append(tuple(before))
+        results.append(None if fails[-1] else at + sum(results[each] or 0 for each in before))
+    return flow, Model(after, policy, has_finally=has_finally), fails, results
+
+
+def test_each_node_ends_once_through_kills(server):
+    environment = {**os.environ, "TASKS_URL": server.url, "TASKS_NS": NS}
+
+    def start(*arguments):
+        command = [
+            sys.executable, "-m", "rsmq.cli.commands.worker", "tests.tasks.flow_kills_app:tasks",
+            *arguments,
+        ]  # fmt: skip
+        return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+
+    chance = random.Random(58)
+    with Tasks.from_url(server.url, ns=NS, retry_deadline=60) as tasks:
+        calls = declare(tasks)
+        made = [make_flow(tasks, calls, chance, number) for number in range(FLOWS)]
+        sent = [flow.send() for flow, *_ in made]
+
+        def unfinished():
+            with server.raw() as raw:
+                return raw.zcard(f"{NS}:x:due")
+
+        for kill in range(KILLS):
+            workers, begun = [start(), start()], unfinished()
+            with server.raw() as raw:
+                before = raw.hlen(f"{NS}:calls")
+                wait_until(
+                    lambda raw=raw, before=before: (
+                        not unfinished() or raw.hlen(f"{NS}:calls") > before
+                    )
+                )
+            time.sleep(chance.random() * scaled(5, 10) / 10)
+            if kill * REDIS_KILLS // KILLS != (kill + 1) * REDIS_KILLS // KILLS:
+                server.kill()
+                server.start()
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+            assert unfinished() <= begun
+        # Messages that a killed worker had in flight become visible after their timeouts.
+        while unfinished():
+            assert start("--burst").wait(WAIT_SECONDS) == 0
+            time.sleep(0.2)
+
+        sent_nodes = 0
+        with server.raw() as raw:
+            noted = {key.decode(): int(count) for key, count in raw.hgetall(f"{NS}:calls").items()}
+        for handle, (flow, model, fails, results) in zip(sent, made, strict=True):
+            nodes = handle.nodes()
+            check_is_possible(model, fails, [each.state.value for each in nodes])
+            assert handle.status().state == model.state
+            for node in nodes:
+                count = noted.get(f"{flow.id}:{node.number}", 0)
+                is_sent = node.state not in {"pending", "skipped"}
+                assert (count > 0) == is_sent, node
+                sent_nodes += is_sent
+                if node.state == "succeeded" and node.raw_result and not node.is_finally:
+                    assert int(node.raw_result) == results[node.number]
+        totals = [tasks.client.get_queue_attributes(queue).total_sent for queue in QUEUES]
+        assert sum(totals) == sent_nodes  # each edge exactly once
+        assert all(not tasks.client.get_queue_attributes(queue).messages for queue in QUEUES)
+        print(f"{FLOWS} flows, {sent_nodes} nodes, {sum(noted.values())} calls")
+
+
+def check_is_possible(model, fails, states):
+    """
+    Check that an order of the ends of the nodes leads to these states, and bring the model there.
+
+    With the policy stop, the nodes that were sent before the first failure are known from the
+    states; any order in which the failures are last leads there.
+    """
+    while model.state == "running":
+        sent = [number for number, state in enumerate(model.states) if state == "sent"]
+        last = len(fails)
+        good = [each for each in sent if each == last or not fails[each]]
+        ready = (
+            [each for each in good if leads_to_sent(model, each, states)]
+            or [each for each in sent if each not in good]
+            or good
+        )
+        number = ready[0]
+        model.end(number, "succeed" if number == last or not fails[number] else "fail")
+    assert model.states == states
+
+
+def leads_to_sent(model, number, states):
+    """Return whether no node would be sent by the end of a node that was never sent."""
+    after = [each for each, before in enumerate(model.after) if number in before]
+    done = {each for each, state in enumerate(model.states) if state == "succeeded"} | {number}
+    return all(states[each] != "skipped" for each in after if set(model.after[each]) <= done)
