@@ -20,9 +20,9 @@ from rsmq.django.task_interface import (
     task_started,
 )
 from rsmq.worker import Defer
-from tests.workers.polling import wait_until
 from tests.django import shop
 from tests.django.environment import tasks_setting
+from tests.workers.polling import wait_until
 
 CLOSED = "redis://127.0.0.1:1/0"
 

@@ -27,11 +27,14 @@ def queues(runner):
 
 
 @pytest.fixture
-def http(runner, queues):
-    """A client of an HTTP server for the queues, which asks for no key."""
+def http(request, runner, queues):
+    """A client of an HTTP server for the queues, which asks for keys if the test has ``users``."""
+    options = {"auth": False}
+    if "users" in request.fixturenames:
+        options = {"auth": True, "users": request.getfixturevalue("users")}
 
     async def start():
-        return Http(create_app(queues, auth=False))
+        return Http(create_app(queues, **options))
 
     return runner.run(start())
 

@@ -263,18 +263,17 @@ async def test_a_call_needs_each_of_its_rights(monkeypatch, http, queues):
             assert (reply.status == 403) == (missing is not None), (path, missing)
 
 
-def test_a_message_is_not_changed_without_a_receipt_by_one_who_may_only_receive(run, users):
-    async def test(http, queues):
-        await queues.create_queue("own")
-        id = await queues.send_message("own", "a")
-        http.headers = _bearer("receive")
-        path = f"/queues/own/messages/{id}"
-        assert (await http("DELETE", path)).status == 403
-        assert (await http("POST", "/queues/own/messages:delete", {"ids": [id]})).status == 403
-        [message] = (await http("POST", "/receive", {"queues": ["own"]})).json["messages"]
-        assert (await http("DELETE", f"{path}?receipt={message['receipt']}")).status == 204
-
-    run(test, auth=True, users=users)
+async def test_a_message_is_not_changed_without_a_receipt_by_one_who_may_only_receive(
+    users, http, queues
+):
+    await queues.create_queue("own")
+    id = await queues.send_message("own", "a")
+    http.headers = _bearer("receive")
+    path = f"/queues/own/messages/{id}"
+    assert (await http("DELETE", path)).status == 403
+    assert (await http("POST", "/queues/own/messages:delete", {"ids": [id]})).status == 403
+    [message] = (await http("POST", "/receive", {"queues": ["own"]})).json["messages"]
+    assert (await http("DELETE", f"{path}?receipt={message['receipt']}")).status == 204
 
 
 def _write_keepers(folder):
@@ -318,25 +317,20 @@ def test_dead_letters_go_only_to_queues_that_the_caller_may_send_to(run, tmp_pat
     run(test, auth=True, users=_write_keepers(tmp_path))
 
 
-def test_a_caller_sees_only_own_queues_in_lists_and_metrics(run, users):
-    async def test(http, queues):
-        await queues.create_queue("own1")
-        await queues.create_queue("other")
-        listed = await http("GET", "/queues", headers=_bearer("stats"))
-        assert [each["name"] for each in listed.json["queues"]] == ["own1"]
-        http.prefix = ""
-        metrics = (await http("GET", "/metrics", headers=_bearer("metrics"))).content
-        assert b"own1" in metrics
-        assert b"other" not in metrics
-        refused = await http("GET", "/metrics", headers=_bearer("stats"))
-        assert (refused.status, refused.json["code"]) == (403, "forbidden")
-        rest = await http("GET", "/rest-rsmq/queues", headers=_bearer("stats"))
-        assert rest.json == {"queues": ["own1"]}
-        assert (
-            await http("GET", "/rest-rsmq/queues/other", headers=_bearer("stats"))
-        ).status == 403
-
-    run(test, auth=True, users=users)
+async def test_a_caller_sees_only_own_queues_in_lists_and_metrics(users, http, queues):
+    await queues.create_queue("own1")
+    await queues.create_queue("other")
+    listed = await http("GET", "/queues", headers=_bearer("stats"))
+    assert [each["name"] for each in listed.json["queues"]] == ["own1"]
+    http.prefix = ""
+    metrics = (await http("GET", "/metrics", headers=_bearer("metrics"))).content
+    assert b"own1" in metrics
+    assert b"other" not in metrics
+    refused = await http("GET", "/metrics", headers=_bearer("stats"))
+    assert (refused.status, refused.json["code"]) == (403, "forbidden")
+    rest = await http("GET", "/rest-rsmq/queues", headers=_bearer("stats"))
+    assert rest.json == {"queues": ["own1"]}
+    assert (await http("GET", "/rest-rsmq/queues/other", headers=_bearer("stats"))).status == 403
 
 
 def test_a_caller_learns_and_changes_nothing_about_queues_of_others(run, tmp_path):
@@ -379,41 +373,35 @@ def test_a_caller_learns_and_changes_nothing_about_queues_of_others(run, tmp_pat
     run(test, auth=True, users=users)
 
 
-def test_only_probes_answer_a_caller_who_is_not_known(run, users):
-    async def test(http, queues):
-        del queues
-        http.prefix = ""
-        for path in (
-            "/api/v1/queues", "/api/v1/openapi.json", "/metrics", "/rest-rsmq/queues",
-            "/api/v1", "/rest-rsmq", "/api/v1/", "/api/v1/docs/",
-        ):  # fmt: skip
-            reply = await http("GET", path)
-            assert (reply.status, reply.json["code"]) == (401, "unauthorized")
-            assert reply.headers["www-authenticate"].startswith("Basic")
-        assert (await http("GET", "/healthz")).status == 200
-        assert (await http("GET", "/readyz")).status == 200
-
-    run(test, auth=True, users=users)
+async def test_only_probes_answer_a_caller_who_is_not_known(users, http, queues):
+    del queues
+    http.prefix = ""
+    for path in (
+        "/api/v1/queues", "/api/v1/openapi.json", "/metrics", "/rest-rsmq/queues",
+        "/api/v1", "/rest-rsmq", "/api/v1/", "/api/v1/docs/",
+    ):  # fmt: skip
+        reply = await http("GET", path)
+        assert (reply.status, reply.json["code"]) == (401, "unauthorized")
+        assert reply.headers["www-authenticate"].startswith("Basic")
+    assert (await http("GET", "/healthz")).status == 200
+    assert (await http("GET", "/readyz")).status == 200
 
 
-def test_a_user_has_a_password_and_attempts_are_limited(run, users):
-    async def test(http, queues):
-        del queues
-        assert (await http("GET", "/queues", headers=_basic("anna", "sesame"))).status == 200
-        assert (await http("GET", "/queues", headers=_basic("", "stats"))).status == 200
-        for _ in range(10):
-            assert (await http("GET", "/queues", headers=_bearer("wrong"))).status == 401
-        limited = await http("GET", "/queues", headers=_basic("anna", "sesame"))
-        assert limited.status == 429
-        assert (await http("GET", "/queues", headers=_bearer("stats"))).status == 200
-        assert (await http("GET", "/queues", headers=_basic("anna", "stats"))).status == 200
-        assert int(limited.headers["retry-after"]) > 0
-        http.peer = "10.0.0.9"
-        assert (await http("GET", "/queues", headers=_basic("anna", "sesame"))).status == 200
-        assert (await http("GET", "/queues", headers=_basic("anna", "x"))).status == 401
-        assert (await http("GET", "/queues", headers=_basic("eve", "x"))).status == 401
-
-    run(test, auth=True, users=users)
+async def test_a_user_has_a_password_and_attempts_are_limited(users, http, queues):
+    del queues
+    assert (await http("GET", "/queues", headers=_basic("anna", "sesame"))).status == 200
+    assert (await http("GET", "/queues", headers=_basic("", "stats"))).status == 200
+    for _ in range(10):
+        assert (await http("GET", "/queues", headers=_bearer("wrong"))).status == 401
+    limited = await http("GET", "/queues", headers=_basic("anna", "sesame"))
+    assert limited.status == 429
+    assert (await http("GET", "/queues", headers=_bearer("stats"))).status == 200
+    assert (await http("GET", "/queues", headers=_basic("anna", "stats"))).status == 200
+    assert int(limited.headers["retry-after"]) > 0
+    http.peer = "10.0.0.9"
+    assert (await http("GET", "/queues", headers=_basic("anna", "sesame"))).status == 200
+    assert (await http("GET", "/queues", headers=_basic("anna", "x"))).status == 401
+    assert (await http("GET", "/queues", headers=_basic("eve", "x"))).status == 401
 
 
 def test_failures_of_at_most_ten_thousand_addresses_are_kept():
@@ -607,13 +595,10 @@ def test_a_users_file_that_is_empty_for_a_moment_locks_nobody_out(tmp_path):
 _TOKEN_OF = '[tokens.{name}]\nsha256 = "{sha256}"\nrole = "viewer"\n'
 
 
-def test_a_caller_that_is_not_known_learns_both_ways(run, users):
-    async def test(http, _):
-        reply = await http("GET", "/queues")
-        assert "Basic " in reply.headers["www-authenticate"]
-        assert "Bearer " in reply.headers["www-authenticate"]
-
-    run(test, users=users, auth=True)
+async def test_a_caller_that_is_not_known_learns_both_ways(users, http):
+    reply = await http("GET", "/queues")
+    assert "Basic " in reply.headers["www-authenticate"]
+    assert "Bearer " in reply.headers["www-authenticate"]
 
 
 @pytest.mark.parametrize(

@@ -264,14 +264,11 @@ def test_a_message_whose_next_task_is_refused_stays(run):
 @pytest.mark.parametrize(
     "body", ["text", "[1]", '{"then": 1}', '{"task": "a", "args": {}}', "\xff"]
 )
-def test_bodies_that_nothing_follows_succeed(run, body):
-    async def test(http, queues):
-        await queues.create_queue("q")
-        await queues.send_message("q", body)
-        path, receipt = await _receive(http)
-        assert (await http("POST", f"{path}:succeed", receipt)).status == 204
-
-    run(test)
+async def test_bodies_that_nothing_follows_succeed(body, http, queues):
+    await queues.create_queue("q")
+    await queues.send_message("q", body)
+    path, receipt = await _receive(http)
+    assert (await http("POST", f"{path}:succeed", receipt)).status == 204
 
 
 def test_a_success_frees_the_limit_of_the_queue(run):

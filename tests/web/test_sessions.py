@@ -40,71 +40,59 @@ async def _stored(queues):
     )
 
 
-def test_a_log_out_ends_the_copies_of_its_cookie_in_all_processes(run, users):
-    async def test(http, queues):
-        other = _pages(Http(create_app(queues, users=users)))
-        _pages(http)
-        first, second = await _log_in(http), await _log_in(http)
-        assert await _is_admitted(other, first)
-        await _post(http, "/logout", {"cookie": first})
-        for each in (http, other):
-            assert not await _is_admitted(each, first)
-            assert await _is_admitted(each, second)
-        assert len(await _stored(queues)) == 1
-        again = await _post(http, "/logout", {"cookie": first})
-        assert (again.status, again.headers["location"]) == (303, "/login")
-
-    run(test, auth=True, users=users)
+async def test_a_log_out_ends_the_copies_of_its_cookie_in_all_processes(users, http, queues):
+    other = _pages(Http(create_app(queues, users=users)))
+    _pages(http)
+    first, second = await _log_in(http), await _log_in(http)
+    assert await _is_admitted(other, first)
+    await _post(http, "/logout", {"cookie": first})
+    for each in (http, other):
+        assert not await _is_admitted(each, first)
+        assert await _is_admitted(each, second)
+    assert len(await _stored(queues)) == 1
+    again = await _post(http, "/logout", {"cookie": first})
+    assert (again.status, again.headers["location"]) == (303, "/login")
 
 
-def test_a_log_out_in_all_browsers_ends_the_sessions_that_were_there(run, users):
-    async def test(http, queues):
-        other = _pages(Http(create_app(queues, users=users)))
-        _pages(http)
-        cookies = [await _log_in(http) for _ in range(3)]
-        await _post(http, "/logout", {"cookie": cookies.pop()})
-        page = await http("GET", "/session", headers={"cookie": cookies[0]})
-        assert b'name="everywhere"' in page.content
-        await _post(http, "/logout", {"cookie": cookies[0]}, everywhere="1")
-        for each in (http, other):
-            assert not [cookie for cookie in cookies if await _is_admitted(each, cookie)]
-        assert len(await _stored(queues)) == 1
-        assert await _is_admitted(other, await _log_in(other))
-
-    run(test, auth=True, users=users)
+async def test_a_log_out_in_all_browsers_ends_the_sessions_that_were_there(users, http, queues):
+    other = _pages(Http(create_app(queues, users=users)))
+    _pages(http)
+    cookies = [await _log_in(http) for _ in range(3)]
+    await _post(http, "/logout", {"cookie": cookies.pop()})
+    page = await http("GET", "/session", headers={"cookie": cookies[0]})
+    assert b'name="everywhere"' in page.content
+    await _post(http, "/logout", {"cookie": cookies[0]}, everywhere="1")
+    for each in (http, other):
+        assert not [cookie for cookie in cookies if await _is_admitted(each, cookie)]
+    assert len(await _stored(queues)) == 1
+    assert await _is_admitted(other, await _log_in(other))
 
 
-def test_any_number_of_log_outs_needs_little_memory(run, users):
-    async def test(http, queues):
-        _pages(http)
-        cookies = [await _log_in(http) for _ in range(25)]
-        for cookie in cookies:
-            await _post(http, "/logout", {"cookie": cookie})
-        assert len(await _stored(queues)) <= ended_sessions._MAX_OF_OWNER
-        assert not [cookie for cookie in cookies if await _is_admitted(http, cookie)]
-
-    run(test, auth=True, users=users)
+async def test_any_number_of_log_outs_needs_little_memory(users, http, queues):
+    _pages(http)
+    cookies = [await _log_in(http) for _ in range(25)]
+    for cookie in cookies:
+        await _post(http, "/logout", {"cookie": cookie})
+    assert len(await _stored(queues)) <= ended_sessions._MAX_OF_OWNER
+    assert not [cookie for cookie in cookies if await _is_admitted(http, cookie)]
 
 
-def test_a_log_out_counts_while_redis_is_away_and_elsewhere_when_it_is_back(
-    run, users, monkeypatch
+async def test_a_log_out_counts_while_redis_is_away_and_elsewhere_when_it_is_back(
+    users, monkeypatch, http, queues
 ):
-    async def test(http, queues):
-        other = _pages(Http(create_app(queues, users=users)))
-        _pages(http)
-        cookie = await _log_in(http)
+    other = _pages(Http(create_app(queues, users=users)))
+    _pages(http)
+    cookie = await _log_in(http)
 
-        async def fail(*_):
-            raise RedisAway("gone")
+    async def fail(*_):
+        raise RedisAway("gone")
 
-        with monkeypatch.context() as patched:
-            patched.setattr(queues, "run", fail)
-            assert (await _post(http, "/logout", {"cookie": cookie})).status == 303
-            assert not await _is_admitted(http, cookie)
+    with monkeypatch.context() as patched:
+        patched.setattr(queues, "run", fail)
+        assert (await _post(http, "/logout", {"cookie": cookie})).status == 303
         assert not await _is_admitted(http, cookie)
-        assert not await _is_admitted(other, cookie)
-
-    run(test, auth=True, users=users)
+    assert not await _is_admitted(http, cookie)
+    assert not await _is_admitted(other, cookie)
 
 
 def test_a_read_only_server_ends_its_sessions_and_writes_nothing(run, users):

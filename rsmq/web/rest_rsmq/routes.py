@@ -12,13 +12,7 @@ from typing import Any
 from rsmq.vocabulary.queues import NODE_SETTINGS, show_as_node
 from rsmq.web.bodies import BODIES
 from rsmq.web.client import Client
-from rsmq.web.rest_rsmq.values import (
-    NodeError,
-    check_id,
-    check_name,
-    read_number,
-    require_number,
-)
+from rsmq.web.rest_rsmq.values import NodeError, check_id, check_name, read_number, require_number
 from rsmq.web.table import Scope
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
