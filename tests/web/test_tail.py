@@ -11,6 +11,7 @@ from rsmq.operations.plain import plain_command
 from rsmq.search.redaction import Redaction
 from rsmq.web import tail
 from rsmq.web.access.secrets import hash_token
+from tests.scale import WAIT_SECONDS
 
 
 class Events:
@@ -63,7 +64,15 @@ async def following(http, **options):
 def quick(monkeypatch):
     monkeypatch.setattr(tail, "_POLL_SECONDS", 0.02)
     monkeypatch.setattr(tail, "pause_after_poll", lambda interval, _: interval)
-    monkeypatch.setattr(tail, "LINGER_SECONDS", 0.05)
+    monkeypatch.setattr(tail, "LINGER_SECONDS", WAIT_SECONDS)
+
+
+async def _end_readers(queues):
+    """Let the readers without clients end, and wait for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tail, "LINGER_SECONDS", 0)
+        while tail._tails[queues]:
+            await asyncio.sleep(0.01)
 
 
 async def _keeps_rights():
@@ -134,12 +143,10 @@ async def test_a_hundred_clients_cost_redis_what_one_does(http, queues):
         assert {event_id for _, _, event_id in found} == {found[0][2]}
         for each in clients:
             await each.leave()
-    while tail._tails[queues]:  # the reader ends after its last client
-        await asyncio.sleep(0.01)
+    await _end_readers(queues)
 
 
-async def test_a_client_that_connects_again_gets_what_it_has_missed(monkeypatch, http, queues):
-    monkeypatch.setattr(tail, "LINGER_SECONDS", 60)
+async def test_a_client_that_connects_again_gets_what_it_has_missed(http, queues):
     await queues.create_queue("q")
     async with following(http) as events:
         await queues.send_message("q", "a")
@@ -150,22 +157,18 @@ async def test_a_client_that_connects_again_gets_what_it_has_missed(monkeypatch,
         last = last.split(".")
         # Of another process: it gets what was sent since, and perhaps more.
         other = f"{last[0]}.00000000.{last[2]}"
-    monkeypatch.setattr(tail, "LINGER_SECONDS", 0.05)
-    while tail._tails[queues]:
-        await asyncio.sleep(0.01)
+    await _end_readers(queues)
     async with following(http, headers={"last-event-id": other}) as events:
         bodies = []
         while "b" not in bodies:
             bodies.append((await events.next())[1]["body"])
-    while tail._tails[queues]:
-        await asyncio.sleep(0.01)
+    await _end_readers(queues)
     async with following(http, headers={"last-event-id": f"1.{last[1]}.0"}) as events:
         assert (await events.next())[:2] == ("missed", {"number": None})
         assert (await events.next())[1]["body"] == "a"
 
 
 def test_a_queue_that_nobody_follows_any_more_gives_its_place_to_another(run, monkeypatch):
-    monkeypatch.setattr(tail, "LINGER_SECONDS", 600)
     monkeypatch.setattr(tail, "_MAX_QUEUES", 1)
 
     async def test(http, queues):
