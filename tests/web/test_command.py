@@ -176,7 +176,9 @@ def test_it_answers_a_client_that_waits_for_a_message_and_stops(start, rsmq, ser
     with server.raw() as raw:
         wait_until(lambda: any(each["flags"] == "t" for each in raw.client_list()))
     assert web.stop() == 0
-    assert web.said.splitlines()[1:] == ["Stopped by SIGTERM"]
+    # On a busy machine the server may have said that Redis answered late.
+    assert web.said.splitlines()[-1] == "Stopped by SIGTERM"
+    assert "Traceback" not in web.said
     thread.join()
     assert answers == [(200, {"messages": []})]
     rsmq.send_message("q", "a")

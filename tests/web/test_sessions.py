@@ -166,7 +166,7 @@ def test_an_administrator_ends_all_sessions_of_a_user_or_a_token(server, ns, cli
 
             assert (await log_out("anna")).out == "anna is logged out\n"
             assert await admitted() == [[False, False, True, True]] * 2
-            await log_out("shop")
+            assert (await log_out("shop")).out == "shop is logged out\n"
             assert await admitted() == [[False, False, True, False]] * 2
             assert await _is_admitted(other, await _log_in(http))
             unknown = await log_out("eve")

@@ -44,8 +44,8 @@ async def test_a_request_that_does_not_arrive_is_ended(server, ns, monkeypatch, 
         open_queues(server.url, ns=ns) as queues,
         _serving(create_app(queues, auth=False)) as port,
     ):
-        monkeypatch.setattr(limited_connection, "HEAD_SECONDS", 0.1)
-        monkeypatch.setattr(request_limits, "BODY_SECONDS", 0.1)
+        monkeypatch.setattr(limited_connection, "HEAD_SECONDS", 1.0)
+        monkeypatch.setattr(request_limits, "BODY_SECONDS", 1.0)
         answer = await _exchange(port, *parts)
     assert answer.rpartition(b"HTTP/1.1 ")[2].startswith(b"408 Request Timeout\r\n")
 
@@ -59,9 +59,9 @@ async def test_a_wait_for_a_message_is_no_wait_for_a_request(server, ns, monkeyp
     async with open_queues(server.url, ns=ns) as queues:
         await queues.create_queue("q")
         async with _serving(create_app(queues, auth=False)) as port:
-            monkeypatch.setattr(limited_connection, "HEAD_SECONDS", 0.1)
-            monkeypatch.setattr(request_limits, "BODY_SECONDS", 0.1)
-            body = b'{"queues": ["q"], "wait": 1}'
+            monkeypatch.setattr(limited_connection, "HEAD_SECONDS", 2.0)
+            monkeypatch.setattr(request_limits, "BODY_SECONDS", 2.0)
+            body = b'{"queues": ["q"], "wait": 3}'
             head = _HEAD + f"content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode()
             answer = await _exchange(port, head[:50], head[50:], body[:9], body[9:])
     assert answer.startswith(b"HTTP/1.1 200")
