@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Literal, cast, get_args
 
 from rsmq.codecs import Codec, check_codec
+from rsmq.codecs.body_fields import body_fields
 from rsmq.errors import InvalidFormat, InvalidValue, MissingParameter, RSMQError, show
 from rsmq.operations.arguments import encode_body
 from rsmq.operations.send_options import SendOptions, check_send
@@ -323,6 +324,7 @@ def encode_definition(definition: ScheduleDefinition) -> bytes:
         "source": definition.source,
         "size": definition.size,
         **definition.options,
+        **body_fields(definition.body),
     }
     if definition.cron is None:
         fields["every"] = definition.every
@@ -331,10 +333,6 @@ def encode_definition(definition: ScheduleDefinition) -> bytes:
         fields["timezone"] = definition.timezone
     if definition.tick_field is not None:
         fields["tick_field"] = definition.tick_field
-    try:
-        fields["body"] = definition.body.decode()
-    except UnicodeDecodeError:
-        fields["body_base64"] = base64.b64encode(definition.body).decode()
     return json.dumps(fields, ensure_ascii=False, sort_keys=True).encode()
 
 

@@ -35,14 +35,6 @@ def encode_record(record: dict[str, Any]) -> bytes:
         return _encode_ascii(record).encode() + b"\n"
 
 
-def encode_body(raw: bytes) -> dict[str, str]:
-    """Return the field of a record for a body: text if it is UTF-8, else base64."""
-    try:
-        return {"body": raw.decode()}
-    except UnicodeDecodeError:
-        return {"body_base64": base64.b64encode(raw).decode()}
-
-
 def decode_body(record: dict[str, Any]) -> bytes | None:
     """Return the body of a record; None if it has none, two, or one that can't be decoded."""
     text, base64_text = record.get("body"), record.get("body_base64")

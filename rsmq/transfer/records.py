@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from rsmq.codecs.body_fields import body_fields
 from rsmq.errors import InvalidExport, InvalidFormat, RSMQError, show
 from rsmq.model import QueueAttributes, StoredMessage
 from rsmq.operations.restore import RestoredMessage
@@ -64,7 +65,7 @@ def make_message_record(
         "type": lines.MESSAGE,
         "queue": message.queue,
         "id": message.id,
-        **lines.encode_body(message.raw),
+        **body_fields(message.raw),
         "visible_at_ms": visible_at if visible_at is None or math.isfinite(visible_at) else None,
         "receive_count": message.receive_count,
     }

@@ -4,10 +4,10 @@ The bodies of messages in requests and answers.
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 from rsmq.codecs import Codec
+from rsmq.codecs.body_fields import body_fields
 
 
 class HttpBodies:
@@ -33,12 +33,7 @@ BODIES: Codec[str | bytes, bytes] = HttpBodies()
 
 def show_body(raw: bytes | None) -> dict[str, Any]:
     """Return the field that has a body: text if it is UTF-8, else base64; None is withheld."""
-    if raw is None:
-        return {"body": None}
-    try:
-        return {"body": raw.decode()}
-    except UnicodeDecodeError:
-        return {"body_base64": base64.b64encode(raw).decode()}
+    return {"body": None} if raw is None else body_fields(raw)
 
 
 def cut_body(raw: bytes, number: int | None) -> bytes:

@@ -14,7 +14,6 @@ In JSON, a body is the field ``body`` if it is UTF-8, else ``body_base64``.
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import json
 import math
@@ -29,6 +28,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
+from rsmq.codecs.body_fields import body_fields
 from rsmq.model import Message, StoredMessage
 from rsmq.vocabulary.stored import SHOWN_FACTS
 
@@ -348,11 +348,3 @@ def _message_fields(message: Message | StoredMessage) -> dict[str, Any]:
         for name in (*names, *(each.name for each in SHOWN_FACTS)):
             fields[name] = to_json_value(getattr(message, name))
     return fields
-
-
-def body_fields(raw: bytes) -> dict[str, str]:
-    """Return the JSON field of a body: ``body`` if it is UTF-8, else ``body_base64``."""
-    try:
-        return {"body": raw.decode()}
-    except UnicodeDecodeError:
-        return {"body_base64": base64.b64encode(raw).decode()}
