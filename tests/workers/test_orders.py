@@ -189,7 +189,8 @@ def test_orders_of_a_dead_worker_are_not_those_of_its_successor(env, worker, gat
     worker.start()
     wait_until(lambda: gate.begun == ["a"])
 
-    assert env.raw.hkeys(key) == [b""]
+    assert not env.raw.hexists(key, ":orders")
+    wait_until(lambda: env.raw.hkeys(key) == [b""])  # the message is settled
 
 
 def test_orders_and_reports_are_no_messages_in_flight(env, worker, gate):
