@@ -224,7 +224,7 @@ CALLS: tuple[MethodRow, ...] = (
     MethodRow("workers.resume", "worker", "POST /workers/{worker}:resume"),
     MethodRow("workers.set_concurrency", "worker", "PUT /workers/{worker}/concurrency"),
     MethodRow("workers.stop", "worker", "POST /workers/{worker}:stop"),
-    MethodRow("flow", "flow", "GET /flows/{id}"),
+    MethodRow("flow", "flow", "GET /flows/{flow}"),
     MethodRow("schedules.add", "schedule add", "PUT /schedules/{schedule}"),
     MethodRow("schedules.declare", why_not="for definitions in the code of a worker"),
     MethodRow("schedules.list", "schedule list", "GET /schedules"),

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rsmq import BYTES, RSMQ, TEXT
+from rsmq.flows.operations import FlowNode, FlowPlan, send_flow
 from rsmq.history.operations import record_minute
 from rsmq.trash.operations import purge_to_trash
 from rsmq.web.bulk.records import OperationKind, begin_operation
+from rsmq.wire.ids import make_flow_id
 
 #: Valid as names and as ids.
 PLAIN = (
@@ -51,6 +53,7 @@ class Planting:
             self.now = int(raw.time()[0]) * 1000
             for name in ("bodies", "dead", "failing", "jobs"):
                 queues.create_queue(name, maxsize=-1)
+            self.flow = self._flow()
             ids = queues.send_messages("bodies", self.bodies)
             queues.receive_messages("bodies", 1, vt=600)
             queues.send_message("bodies", b"later", delay=600)
@@ -69,7 +72,7 @@ class Planting:
                 )
         others = {
             "worker": self.names[0], "schedule": "schedule0", "subscriber": "subscriber0",
-            "operation": operation,
+            "operation": operation, "flow": self.flow,
         }  # fmt: skip
         return [{"queue": queue, "id": id, **others} for queue, ids in found for id in ids]
 
@@ -84,7 +87,7 @@ class Planting:
             yield name, [name]
 
     def _reasons(self):
-        ids = self.queues.send_messages("dead", [b"dead"] * len(self.texts))
+        ids = self.queues.send_messages("dead", [self._body_of_node()] * len(self.texts))
         for id, text in zip(ids, self.texts, strict=True):
             reason = {
                 "queue": text, "text": text, "exception": f"{text}: {text}", "worker": text,
@@ -97,7 +100,7 @@ class Planting:
         return ids[:3]
 
     def _errors(self):
-        ids = self.queues.send_messages("failing", [b"failing"] * len(self.texts))
+        ids = self.queues.send_messages("failing", [self._body_of_node()] * len(self.texts))
         self.queues.receive_messages("failing", len(ids), vt=600)
         created = self.raw.hget(self._key("failing:Q"), "created")
         errors = {id: f"1:{text[:400]}: a" for id, text in zip(ids, self.texts, strict=True)}
@@ -113,6 +116,28 @@ class Planting:
             }  # fmt: skip
             self.raw.hset(self._key(f"jobs:x:job:{id}"), mapping=fields)
         return ids[:3]
+
+    def _flow(self):
+        """Send a flow whose nodes have the texts as names of tasks and as errors."""
+        with RSMQ.from_url(self.server.url, ns=self.ns) as queues:
+            id = make_flow_id(None)
+            nodes = [
+                FlowNode(
+                    "bodies",
+                    b'{"task":%b,"flow":{"id":"%b"}}' % (json.dumps(text).encode(), id.encode()),
+                    1,
+                    range(number),
+                    (),
+                )
+                for number, text in enumerate(self.texts)
+            ]
+            queues.run(send_flow(queues.namespace, FlowPlan(id, nodes), realtime=False))
+            for number, text in enumerate(self.texts):
+                self.raw.hset(queues.namespace.flow(id), f"{number}:e", text[:500])
+        return id
+
+    def _body_of_node(self):
+        return b'{"flow":{"id":"%b"}}' % self.flow.encode()
 
     def _odd_queues(self):
         """Make a queue of each name, with a message that has the name as its id."""

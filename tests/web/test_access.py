@@ -41,7 +41,7 @@ _SCOPES = {
         "GET /queues/{queue}/dead-letters/groups",
         "GET /queues/{queue}/messages", "GET /queues/{queue}/messages/{id}",
         "GET /queues/{queue}/messages/{id}/body", "GET /queues/{queue}/jobs/{id}", "GET /doctor",
-        "GET /queues/{queue}/jobs", "GET /queues/{queue}/tail", "GET /flows/{id}",
+        "GET /queues/{queue}/jobs", "GET /queues/{queue}/tail", "GET /flows/{flow}",
         "GET /queues/{queue}/messages:export", "GET /workers/{worker}/running",
     },
     "send": {
@@ -65,7 +65,7 @@ _SCOPES = {
         "DELETE /queues/{queue}/dead-letter-policy", "POST /queues/{queue}:sweep",
         "POST /queues/{queue}:redrive", "PUT /schedules/{schedule}",
         "POST /queues/{queue}/jobs/{id}:cancel",
-        "POST /flows/{id}:cancel", "POST /queues/{queue}:sweep-expired",
+        "POST /flows/{flow}:cancel", "POST /queues/{queue}:sweep-expired",
         "POST /queues/{queue}:sweep-groups",
         "PUT /queues/{queue}/limits", "DELETE /queues/{queue}/limits",
         "PUT /queues/{queue}/subscribers/{subscriber}",

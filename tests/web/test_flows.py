@@ -7,6 +7,7 @@ import pytest
 from rsmq import RSMQ, AsyncRSMQ
 from rsmq.tasks import RESULT, Tasks, chain
 from rsmq.web import create_app
+from rsmq.web.pages.views.flow import draw
 from tests.web.asgi import Http
 
 
@@ -48,3 +49,37 @@ def test_a_flow_is_awaited_and_cancelled(server, ns, tasks):
             assert (await http("GET", "/flows/short")).status == 422
 
     asyncio.run(test(send(), send()))
+
+
+def test_the_page_draws_the_graph(server, ns, tasks):
+    call = tasks.twice.signature
+    sent = chain(call(1), [call(RESULT), call(RESULT)], call(3), finally_=call(4)).send()
+
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            app = create_app(queues, auth=False)
+            page = await Http(app, prefix="")("GET", f"/flows/{sent.id}")
+            text = page.content.decode()
+            assert page.status == 200
+            assert text.count("<rect") == 5
+            assert text.count('class="edge"') == 4
+            assert "0: twice, waiting" in text
+            assert "4 pending, 1 sent" in " ".join(text.split())
+
+    asyncio.run(test())
+
+
+def test_nodes_are_right_of_those_before_them_and_large_graphs_are_not_drawn():
+    def node(number, *after, is_finally=False):
+        return {
+            "number": number, "task": "t" * 40, "after": after, "is_finally": is_finally,
+            "state": "succeeded",
+        }  # fmt: skip
+
+    graph = draw([node(0), node(1, 0), node(2), node(3, 1, 2), node(4, is_finally=True)])
+    assert [each.x for each in graph.boxes] == [10, 230, 10, 450, 670]
+    assert [each.y for each in graph.boxes] == [10, 10, 58, 10, 10]
+    assert len(graph.edges) == 3
+    assert all(len(each.text) == 20 for each in graph.boxes)
+    assert (graph.boxes[0].sign, graph.boxes[0].kind) == ("✓", "good")
+    assert draw([node(number) for number in range(201)]) is None

@@ -75,6 +75,10 @@ class Links:
         """Return the address of a schedule's page."""
         return self.url(f"schedules/{_part(name)}")
 
+    def flow(self, id: str) -> str:
+        """Return the address of a flow's page."""
+        return self.url(f"flows/{_part(id)}")
+
     def dead_letters(self, queue: str) -> str:
         """Return the address of the page of a queue's dead letters."""
         return self.url(f"dead-letters/{_part(queue)}")

@@ -39,6 +39,7 @@ PHRASES = {
     "POST /queues/{queue}/messages:preview": "previewed a change of messages of {queue}",
     "POST /queues/{queue}/messages:recover": "received old messages of {queue} again",
     "POST /queues/{queue}/jobs/{id}:cancel": "cancelled job {target} of {queue}",
+    "POST /flows/{flow}:cancel": "cancelled flow {target}",
     "POST /workers/{worker}:release": "released the messages of worker {target}",
     "PUT /schedules/{schedule}": "stored the schedule {target}",
     "DELETE /schedules/{schedule}": "deleted the schedule {target}",

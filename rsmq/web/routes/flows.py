@@ -34,7 +34,7 @@ def _show_node(node: NodeStatus, redaction: Redaction) -> dict[str, Any]:
 async def _find(call: ApiCall, scope: Scope) -> tuple[AsyncFlowHandle, FlowStatus]:
     """Return a flow, all of whose queues the caller may act on."""
     # A read of an operator does not end nodes whose messages are gone.
-    flow = AsyncFlowHandle(call.queues, call.names["id"], only_reads=True)
+    flow = AsyncFlowHandle(call.queues, call.names["flow"], only_reads=True)
     status = await flow.read("all")
     for queue in {each.queue for each in status.nodes}:
         call.allow(scope, queue)
@@ -70,7 +70,7 @@ async def _forget(_: object) -> None:
 
 async def _cancel(call: ApiCall) -> ApiAnswer:
     await _find(call, Scope.MANAGE)
-    return ApiAnswer({"result": (await call.queues.flow(call.names["id"]).cancel()).value})
+    return ApiAnswer({"result": (await call.queues.flow(call.names["flow"]).cancel()).value})
 
 
 _NODE = (
@@ -88,7 +88,7 @@ _NODE = (
 
 ROUTES = (
     Route(
-        "GET", "/flows/{id}", Scope.PEEK,
+        "GET", "/flows/{flow}", Scope.PEEK,
         "Read what has become of a flow of tasks and its nodes, and wait for its end.", _get,
         ("flow",),
         query=(
@@ -111,7 +111,7 @@ ROUTES = (
         ),
     ),
     Route(
-        "POST", "/flows/{id}:cancel", Scope.MANAGE,
+        "POST", "/flows/{flow}:cancel", Scope.MANAGE,
         "Cancel a flow: send nothing more of it, and cancel its jobs.", _cancel, ("flow",),
         result=(Field("result", Shape.TEXT, "cancelled, requested or ended."),),
     ),

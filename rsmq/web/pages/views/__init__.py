@@ -10,6 +10,7 @@ from rsmq.web.pages.views import (
     dead_letters,
     delayed,
     doctor,
+    flow,
     jobs,
     message,
     messages,
@@ -26,7 +27,7 @@ PAGES: tuple[PageEntry, ...] = tuple(
     each
     for module in (
         overview, queues, queue, messages, message, tail, jobs, workers, delayed, dead_letters,
-        webhooks, doctor, activity,
+        flow, webhooks, doctor, activity,
     )
     for each in module.PAGES
 )  # fmt: skip

@@ -4,10 +4,11 @@ A message: its facts, its body, its job, and the reason why it is a dead letter.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from rsmq.errors import JobNotFound
+from rsmq.errors import InvalidFormat, JobNotFound
 from rsmq.explain.causes import Cause
 from rsmq.web.fields import Refused
 from rsmq.web.pages.body_forms import BodyForm, forms_of
@@ -19,6 +20,7 @@ from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.dead_letter_queues import sources_of
 from rsmq.web.pages.views.messages import actions_on, raw_of
 from rsmq.web.table import Scope
+from rsmq.wire.ids import check_flow_id
 
 #: Bytes of a body that are shown.
 _SHOWN_BYTES = 65_536
@@ -77,6 +79,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "message": message,
         "why": why,
         "job": job if job is not None and _has_record(job) else None,
+        "flow": _find_flow(raw),
         "forms": [(each, with_query({"view": each.name})) for each in forms],
         "form": _choose(forms, call.query.get("view")),
         "shown": len(raw or b""),
@@ -123,6 +126,14 @@ async def _read_job(call: PageCall, names: Mapping[str, str]) -> Mapping[str, An
     except JobNotFound:
         return None
     return found
+
+
+def _find_flow(raw: bytes | None) -> str | None:
+    """Return the id of the flow that a body names, if it is that of a node."""
+    try:
+        return check_flow_id(json.loads(raw or b"")["flow"]["id"])
+    except (ValueError, TypeError, KeyError, RecursionError, InvalidFormat):
+        return None
 
 
 def _has_record(job: Mapping[str, Any]) -> bool:

@@ -1,0 +1,112 @@
+"""
+A flow of tasks: its graph, and its nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.table import Scope
+
+#: The largest graph that is drawn; of larger ones there is the table only.
+_MAX_DRAWN = 200
+_WIDTH, _HEIGHT = 170, 34
+_STEP_X, _STEP_Y = 220, 48
+_MARGIN = 10
+_MAX_CHARACTERS = 20
+#: The sign and the class of each state.
+_SIGNS = {
+    "pending": ("·", "plain"),
+    "waiting": ("…", "plain"),
+    "running": ("▶", "plain"),
+    "retrying": ("↻", "warn"),
+    "succeeded": ("✓", "good"),
+    "failed": ("✗", "bad"),
+    "cancelled": ("⊘", "warn"),
+    "expired": ("?", "warn"),
+    "skipped": ("∅", "plain"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """A node in the drawing."""
+
+    x: int
+    y: int
+    sign: str
+    kind: str
+    text: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """
+    A drawing of a flow, from left to right.
+
+    Attributes:
+        boxes: its nodes.
+        edges: the paths of SVG between them.
+    """
+
+    width: int
+    height: int
+    boxes: Sequence[_Box]
+    edges: Sequence[str]
+
+
+def draw(nodes: Sequence[Mapping[str, Any]]) -> Graph | None:
+    """
+    Return the drawing of nodes, each to the right of those before it.
+
+    Args:
+        nodes: as in the answer of the API.
+
+    Returns:
+        The drawing; None if there are too many nodes.
+    """
+    if len(nodes) > _MAX_DRAWN:
+        return None
+    columns: dict[int, int] = {}
+    rows: dict[int, int] = {}
+    boxes: dict[int, _Box] = {}
+    for node in nodes:
+        number = node["number"]
+        before = columns.values() if node["is_finally"] else map(columns.__getitem__, node["after"])
+        column = columns[number] = max((each + 1 for each in before), default=0)
+        row = rows[column] = rows.get(column, -1) + 1
+        sign, kind = _SIGNS[node["state"]]
+        task = node["task"]
+        text = task if len(task) <= _MAX_CHARACTERS else f"…{task[1 - _MAX_CHARACTERS :]}"
+        x, y = _MARGIN + column * _STEP_X, _MARGIN + row * _STEP_Y
+        boxes[number] = _Box(x, y, sign, kind, text, f"{number}: {task}, {node['state']}")
+    edges = []
+    for node in nodes:
+        end = boxes[node["number"]]
+        for begin in map(boxes.__getitem__, node["after"]):
+            x, y, to_y = begin.x + _WIDTH, begin.y + _HEIGHT // 2, end.y + _HEIGHT // 2
+            middle = (x + end.x) // 2
+            edges.append(f"M{x} {y}C{middle} {y} {middle} {to_y} {end.x} {to_y}")
+    width = max((each.x for each in boxes.values()), default=0) + _WIDTH + _MARGIN
+    height = max((each.y for each in boxes.values()), default=0) + _HEIGHT + _MARGIN
+    return Graph(width, height, [*boxes.values()], edges)
+
+
+async def _show(call: PageCall) -> Mapping[str, Any]:
+    flow = await call.read("/flows/{flow}", {"flow": call.names["flow"]})
+    return {
+        "flow": flow,
+        "graph": draw(flow["nodes"]),
+        "signs": _SIGNS,
+        "most": _MAX_DRAWN,
+        "box": (_WIDTH, _HEIGHT),
+        "counts": [(name, number) for name, number in flow["counts"].items() if number],
+        "is_ended": flow["is_ended"],
+    }
+
+
+PAGES = (PageEntry("/flows/{flow}", "flow.html", Scope.PEEK, _show, below="/queues"),)
