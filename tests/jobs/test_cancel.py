@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import re
 from pathlib import Path
 
@@ -229,15 +230,18 @@ def test_an_async_handler_is_cancelled(env, rsmq):
 def test_a_handler_that_returns_in_spite_of_the_cancel_has_succeeded(env, rsmq):
     env.create_queues("q")
 
+    begun = threading.Event()
+
     async def handle(body):
         try:
+            begun.set()
             await asyncio.sleep(60)
         except asyncio.CancelledError:
             return "done"
 
     run(env, handle)
     id = rsmq.send_message("q", "x", track=True)
-    wait_until(lambda: rsmq.job("q", id).status().state == "running")
+    assert begun.wait(WAIT_SECONDS)
     assert rsmq.job("q", id).cancel() == "requested"
     assert rsmq.job("q", id).result(WAIT_SECONDS) == "done"
     assert "cancel" not in env.record(id)
