@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import re
+import threading
 from pathlib import Path
 
 import pytest
