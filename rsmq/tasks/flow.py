@@ -105,7 +105,7 @@ class Flow:
         ttl = options.get("result_ttl", DEFAULT_FLOW_TTL_SECONDS)
         self._ttl = check_duration("result_ttl", ttl, 1, MAX_SECONDS)
         self._sender = sender
-        self.id = make_flow_id(dedup_id)
+        self.id: str = make_flow_id(dedup_id)
         self.nodes: list[Node] = []
         self._is_list = is_list
         self._finally: Signature[Any] | None = None
