@@ -11,16 +11,14 @@ from redis.exceptions import ResponseError
 
 from rsmq._sync.client import RSMQ
 from rsmq.operations.plain import encode_command, plain_commands
-from rsmq.vocabulary.stored import QUEUE_FIELDS, STORED_FACTS, Carrier
+from rsmq.vocabulary.stored import STORED_FACTS, Carrier
 from rsmq.wire.fields import META_SUFFIX
 from rsmq.wire.keys import extension_key, job_key
-
-_MISSED_FIELDS = [each for each in QUEUE_FIELDS if each.text]
 
 
 class LeftBehind:
     """
-    What a carrier leaves behind: facts beside the messages of a queue, and fields of the queue.
+    What a carrier leaves behind: facts beside the messages of a queue.
 
     A fact counts if its key exists: that of a unique_key, for one, also exists for a while after
     the last message with one. A user without rights to these keys finds none.
@@ -41,10 +39,8 @@ class LeftBehind:
         self._of_messages = {each.name: each for each in facts if each.name in {"track", "meta"}}
         beside = [each for each in facts if each.key not in {"hash", "zset", "job"}]
         keys = [extension_key(zset, each.key) for each in beside]
-        of_queue = [("HEXISTS", hash, each.field) for each in _MISSED_FIELDS]
-        exist = self._run([*(("EXISTS", key) for key in keys), *of_queue])
-        names = [*(each.name for each in beside), *(each.field for each in _MISSED_FIELDS)]
-        self._found = {name for name, is_there in zip(names, exist, strict=False) if is_there}
+        exist = self._run([("EXISTS", key) for key in keys])
+        self._found = {each.name for each, is_there in zip(beside, exist, strict=False) if is_there}
 
     def look_at(self, ids: Sequence[bytes]) -> None:
         """Look for the facts that each message has in a place of its own, in one round trip."""
@@ -72,15 +68,9 @@ class LeftBehind:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """By the name of each fact, and by each field, a sentence why it is left behind."""
-        texts = {
+        """By the name of each fact, a sentence why it is left behind."""
+        return {
             each.name: f"{each.text} are not carried: {each.left_by[self._carrier]}"
             for each in STORED_FACTS
             if each.name in self._found
         }
-        fields = {
-            each.field: f"{each.text} are not carried: set them again"
-            for each in _MISSED_FIELDS
-            if each.field in self._found
-        }
-        return texts | fields

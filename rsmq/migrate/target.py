@@ -5,7 +5,7 @@ The target queue of a migration: created, filled and compared with its source.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -25,7 +25,15 @@ from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import Found
 from rsmq.model import QueueAttributes
-from rsmq.operations.copying import compare_settings, copy_policy, copy_queue, fit_settings
+from rsmq.operations.copying import (
+    compare_fields,
+    compare_settings,
+    copy_policy,
+    copy_queue,
+    fit_fields,
+    fit_settings,
+    read_fields,
+)
 from rsmq.operations.restore import restore_totals
 from rsmq.vocabulary.queues import COPIED_ATTRIBUTES, CREATE, POLICY
 from rsmq.wire.keys import QueueKeys
@@ -87,7 +95,8 @@ def prepare(
     source: Source, target: Server, queue: str, found: Found, report: MigrationReport
 ) -> None:
     """
-    Create the target queue if it is missing, with the attributes and the policy of its source.
+    Create the target queue if it is missing, with the attributes, further fields and policy of its
+    source.
 
     An existing queue keeps its own. The report notes each difference. A queue to which nothing was
     sent yet is paused if its source is.
@@ -101,7 +110,7 @@ def prepare(
     """
     rsmq = target.rsmq
     report.created = rsmq.run_steps(
-        copy_queue(rsmq.namespace, queue, found.settings, if_unused={"paused"})
+        copy_queue(rsmq.namespace, queue, found.settings, found.fields, if_unused={"paused"})
     )
     if report.created and found.stored is not None:
         # Now, and not at the end: the record of the copy belongs to this creation time.
@@ -110,6 +119,20 @@ def prepare(
     if report.created:
         _copy_policy(source, target, queue, found, report)
     note_differences(found, rsmq.get_queue_attributes(queue), report)
+    note_fields(target, queue, found, report)
+
+
+def note_fields(target: Server, queue: str, found: Found, report: MigrationReport) -> None:
+    """Note each further field of the source's queue that the queue does not have."""
+    stored = target.rsmq.run(read_fields(target.rsmq.namespace.queue(queue).hash))
+    _note_missing(queue, found, stored, report)
+
+
+def _note_missing(
+    queue: str, found: Found, stored: Mapping[str, bytes], report: MigrationReport
+) -> None:
+    for _, text in compare_fields(queue, found.fields, stored):
+        report.note(text)
 
 
 def note_differences(found: Found, stored: QueueAttributes, report: MigrationReport) -> None:
@@ -140,10 +163,12 @@ def preview_settings(target: Server, queue: str, found: Found, report: Migration
     except QueueNotFound:
         if is_paused:
             _note_pause(report, is_paused=True)
+        _note_missing(queue, found, fit_fields(queue, found.fields), report)
         return
     is_unused = not (stored.total_sent or stored.messages)
     stored = replace(stored, paused=stored.paused or (is_unused and is_paused))
     note_differences(found, stored, report)
+    note_fields(target, queue, found, report)
 
 
 def _note_pause(report: MigrationReport, *, is_paused: bool) -> None:
@@ -167,7 +192,8 @@ def _copy_policy(
     text = "its policy" if policy is None else _describe(policy)
     name = None if policy is None else policy[0]
     if name is not None and name not in rsmq.list_queues() and name in source.queues():
-        rsmq.run_steps(copy_queue(rsmq.namespace, name, source.look(name).settings))
+        of_name = source.look(name)
+        rsmq.run_steps(copy_queue(rsmq.namespace, name, of_name.settings, of_name.fields))
     try:
         rsmq.run_steps(copy_policy(rsmq.namespace, queue, found.settings))
     except QueueNotFound:

@@ -62,6 +62,7 @@ def verify(
     else:
         copier = Copier(source, queue, target, report, tell)
         target_queue.note_differences(found, attributes, report)
+        target_queue.note_fields(target, to, found, report)
         copier.maxsize = attributes.maxsize
         copier.total = found.total
         keys = copier.keys

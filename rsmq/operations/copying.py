@@ -6,13 +6,14 @@ Imports, migrations and Spark's job migrate copy queues in this way. Messages ar
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rsmq.model import QueueAttributes
 from rsmq.operations.dead_letters import set_dead_letter_policy
-from rsmq.operations.operation import Steps
+from rsmq.operations.operation import Operation, Steps
+from rsmq.operations.plain import plain_command
 from rsmq.operations.queues import (
     create_queue,
     get_queue_attributes,
@@ -21,6 +22,7 @@ from rsmq.operations.queues import (
     set_queue_limits,
 )
 from rsmq.vocabulary.queues import COPIED_ATTRIBUTES, CREATE, LIMIT, POLICY, SET
+from rsmq.vocabulary.stored import COPIED_FIELDS
 from rsmq.wire.keys import Namespace
 
 
@@ -69,25 +71,66 @@ def compare_settings(
                 yield SettingDifference(each.name, wanted, has)
 
 
+def read_fields(hash: bytes) -> Operation[dict[str, bytes]]:
+    """Return the fields of a queue's hash that a copy gets, by name; an empty one is none."""
+    names = [each.field for each in COPIED_FIELDS]
+
+    def parse(values: Sequence[bytes | None]) -> dict[str, bytes]:
+        return {name: bytes(value) for name, value in zip(names, values, strict=True) if value}
+
+    return plain_command("HMGET", hash, *names, parse=parse)
+
+
+def fit_fields(qname: str, fields: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the fields that a queue of a name can have."""
+    return {
+        each.field: fields[each.field]
+        for each in COPIED_FIELDS
+        if each.field in fields and each.find_obstacle(qname, fields[each.field]) is None
+    }
+
+
+def compare_fields(
+    qname: str, fields: Mapping[str, bytes], stored: Mapping[str, bytes]
+) -> Iterator[tuple[str, str]]:
+    """
+    Yield the fields of a queue that its copy does not have, each with a sentence why.
+
+    Args:
+        qname: the name of the copy.
+        fields: those of the queue.
+        stored: those of the copy.
+    """
+    for each in COPIED_FIELDS:
+        value = fields.get(each.field)
+        if value is not None and value != stored.get(each.field):
+            reason = each.find_obstacle(qname, value) or "the queue keeps its own, or none"
+            yield each.field, f"{each.text} are not carried: {reason}"
+
+
 def copy_queue(
     namespace: Namespace,
     qname: str,
     settings: Mapping[str, Any],
+    fields: Mapping[str, bytes],
     *,
     if_unused: Container[str] = (),
 ) -> Steps[bool]:
     """
-    Create a queue with the settings of another one; the result is whether it was created.
+    Create a queue with settings and fields of another one; the result is whether it was created.
 
     An existing queue keeps its own settings. ``copy_policy`` sets those that need another queue.
 
     Args:
         settings: the attributes of the other queue, by name; the others have their defaults.
+        fields: those of ``read_fields``. One that a queue of the name can't have is left out.
         if_unused: the attributes that an existing queue gets too if nothing was sent to it yet.
     """
     fitted = fit_settings(settings)
     given = {name: fitted[name] for name in CREATE.options if name in fitted}
-    created = yield create_queue(namespace, qname, exist_ok=True, **given)
+    created = yield create_queue(
+        namespace, qname, exist_ok=True, fields=fit_fields(qname, fields), **given
+    )
     if not created:
         stored = yield get_queue_attributes(namespace, qname)
         is_used = stored.total_sent or stored.messages

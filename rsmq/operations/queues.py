@@ -23,12 +23,18 @@ _NAMES_PER_STEP = 1500
 
 
 def create_queue(
-    namespace: Namespace, qname: str, *, exist_ok: bool, **attributes: Any
+    namespace: Namespace,
+    qname: str,
+    *,
+    exist_ok: bool,
+    fields: Mapping[str, bytes] | None = None,
+    **attributes: Any,
 ) -> Operation[bool]:
     """
     Create a queue, or complete one that lacks attributes; the result is whether it did.
 
     Args:
+        fields: further fields of its hash, as they are stored.
         attributes: those of ``CREATE``; the others have their defaults.
     """
     keys = namespace.queue(qname)
@@ -49,7 +55,11 @@ def create_queue(
     return Operation(
         load("create_queue"),
         (keys.hash, keys.zset, namespace.queues),
-        (encode_name(keys.name), *_pair_fields(encoded)),
+        (
+            encode_name(keys.name),
+            *_pair_fields(encoded),
+            *(each for name, value in (fields or {}).items() for each in (name.encode(), value)),
+        ),
         parse,
         RetryClass.ALWAYS,
         (keys.name,),

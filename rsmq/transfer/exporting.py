@@ -16,6 +16,7 @@ from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound
 from rsmq.errors.hints import Hint
 from rsmq.figures.left_behind import LeftBehind
 from rsmq.model import QueueAttributes, StoredMessage
+from rsmq.operations.copying import read_fields
 from rsmq.operations.plain import plain_command
 from rsmq.operations.reading import LookupResult, get_groups, get_limits, get_messages, scan_ids
 from rsmq.transfer import lines, records
@@ -40,8 +41,8 @@ class ExportedQueue:
         messages: the number of messages that were written.
         ghosts: the number of ids without a body in the queue; they are not written.
         deleted: whether the queue was deleted during the export.
-        left_behind: the facts beside messages, and the fields of the queue, that are not in the
-            file, by their names in ``rsmq.vocabulary.stored``, such as ``unique_key``.
+        left_behind: the facts beside messages that are not in the file, by their names in
+            ``rsmq.vocabulary.stored``, such as ``unique_key``.
     """
 
     queue: str
@@ -114,7 +115,8 @@ def export_queues(
         }
     )
     for name, attributes in found.items():
-        writer.write(records.make_queue_record(name, attributes))
+        fields = rsmq.run(read_fields(rsmq.namespace.queue(name).hash))
+        writer.write(records.make_queue_record(name, attributes, fields))
     queues = [_write_messages(rsmq, name, writer, tell or (lambda _: None)) for name in found]
     messages = sum(each.messages for each in queues)
     writer.end(len(queues), messages)

@@ -16,10 +16,13 @@ from rsmq.errors import InvalidExport, QueueNotFound, RSMQError, add_remedy, sho
 from rsmq.errors.hints import Hint
 from rsmq.model import QueueAttributes
 from rsmq.operations.copying import (
+    compare_fields,
     compare_settings,
     copy_policy,
     copy_queue,
     find_unfit,
+    fit_fields,
+    read_fields,
     read_settings,
 )
 from rsmq.operations.restore import (
@@ -111,6 +114,7 @@ class _ImportTarget:
         source: the name of the queue in the export.
         keys: the keys of the queue in Redis.
         exported: its attributes in the export.
+        fields: its other fields in the export that a copy gets.
         created: whether the import has created it.
         messages: the number of its messages in the file so far.
         added: the number of messages added so far.
@@ -127,6 +131,7 @@ class _ImportTarget:
     source: str
     keys: QueueKeys
     exported: QueueAttributes
+    fields: dict[str, bytes]
     created: bool = False
     messages: int = 0
     added: int = 0
@@ -176,10 +181,11 @@ def import_queues(
     queue's maxsize. A message whose id is in the queue already is not changed. So an import may be
     run again: it adds missing messages, also those that consumers have deleted meanwhile.
 
-    A queue that is created gets the attributes, totals and creation time of the export. It is
-    paused if it was. It gets its dead-letter policy when the dead-letter queue exists. A queue that
-    exists keeps its own attributes; the differences are noted. Up to a page of messages for each
-    queue is held in memory: 1000 messages or about 1 MiB.
+    A queue that is created gets the attributes, totals and creation time of the export, and the
+    attributes and tags that only SQS has, but those of a FIFO queue only if its name ends with
+    ``_fifo``. It is paused if it was. It gets its dead-letter policy when the dead-letter queue
+    exists. A queue that exists keeps its own attributes; the differences are noted. Up to a page of
+    messages for each queue is held in memory: 1000 messages or about 1 MiB.
 
     Args:
         rsmq: a client of the namespace.
@@ -278,7 +284,8 @@ class _Importer:
         if exported.dead_letter_queue is not None:
             dead_letter_queue = self._target_name(exported.dead_letter_queue)
             exported = dataclasses.replace(exported, dead_letter_queue=dead_letter_queue)
-        target = self._targets[name] = _ImportTarget(name, keys, exported)
+        fields = records.parse_fields(line, record)
+        target = self._targets[name] = _ImportTarget(name, keys, exported, fields)
         if self._dry_run:
             target.created = self._read_attributes(target) is None
         else:
@@ -287,13 +294,17 @@ class _Importer:
             self._note_differences(target)
         elif exported.dead_letter_queue is not None:
             self._without_policy.append(target)
+        is_new = self._dry_run and target.created
+        stored = fit_fields(keys.name, fields) if is_new else self._rsmq.run(read_fields(keys.hash))
+        target.notes += dict(compare_fields(keys.name, fields, stored)).values()
 
     def _target_name(self, name: str) -> str:
         return (self._names or {}).get(name, name)
 
     def _create(self, target: _ImportTarget) -> bool:
         settings = read_settings(target.exported)
-        created = self._rsmq.run_steps(copy_queue(self._rsmq.namespace, target.keys.name, settings))
+        namespace, name = self._rsmq.namespace, target.keys.name
+        created = self._rsmq.run_steps(copy_queue(namespace, name, settings, target.fields))
         if created:
             for each in find_unfit(settings):
                 target.notes.append(

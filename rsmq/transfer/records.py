@@ -17,9 +17,10 @@ from rsmq.operations.restore import RestoredMessage
 from rsmq.transfer import lines
 from rsmq.vocabulary.queues import QUEUE_ATTRIBUTES, QueueAttribute
 from rsmq.vocabulary.sends import ValueKind
+from rsmq.vocabulary.stored import COPIED_FIELDS
 from rsmq.wire.groups import check_group, make_limit_group, parse_group
 from rsmq.wire.limits import MAX_RECEIVES
-from rsmq.wire.names import decode_name, encode_name
+from rsmq.wire.names import NOT_ENCODABLE, decode_name, encode_name, is_encodable
 from rsmq.wire.stored import parse_time
 from rsmq.wire.throttle import MAX_RUNNING, encode_throttle
 
@@ -28,12 +29,15 @@ from rsmq.wire.throttle import MAX_RUNNING, encode_throttle
 _LARGEST_NUMBER = 2**53
 
 
-def make_queue_record(name: str, attributes: QueueAttributes) -> dict[str, Any]:
-    """Return the record of a queue."""
+def make_queue_record(
+    name: str, attributes: QueueAttributes, fields: Mapping[str, bytes]
+) -> dict[str, Any]:
+    """Return the record of a queue, with the other fields that a copy gets, as texts."""
     return {
         "type": lines.QUEUE,
         "queue": name,
         **{each.name: _to_json(getattr(attributes, each.name)) for each in QUEUE_ATTRIBUTES},
+        **{field: decode_name(value) for field, value in fields.items()},
         "messages": attributes.messages,
     }
 
@@ -121,6 +125,29 @@ def parse_attributes(line: int, record: dict[str, Any]) -> QueueAttributes:
         visible_messages=messages,
         next_due_ms=None,
     )
+
+
+def parse_fields(line: int, record: dict[str, Any]) -> dict[str, bytes]:
+    """
+    Return the fields of a queue that a copy gets beside its attributes, as they are stored.
+
+    Args:
+        line: the number of the line, for the error.
+        record: the record of a queue.
+
+    Raises:
+        InvalidExport: a field is not a text that can be stored.
+    """
+    found = {}
+    for each in COPIED_FIELDS:
+        if record.get(each.field) not in (None, ""):
+            text = _parse_text(line, record, each.field)
+            if not is_encodable(text):
+                raise InvalidExport(
+                    line, f"has {_describe(record, each.field)}", hint=NOT_ENCODABLE
+                )
+            found[each.field] = encode_name(text)
+    return found
 
 
 def _parse_attribute(line: int, record: dict[str, Any], attribute: QueueAttribute) -> Any:

@@ -8,13 +8,14 @@ walks it with each carrier, and compares the table of the docs with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS
 from rsmq.vocabulary.sends import ValueKind
 from rsmq.wire.fields import DIVIDED, GROUPED, LIMITED, NAMED, RATED, RESUMED, SQS
+from rsmq.wire.sqs_settings import find_obstacle
 
 
 class Carrier(Enum):
@@ -181,24 +182,31 @@ class QueueField:
 
     Attributes:
         field: the field.
-        text: what it is, for reports: a plural; empty if copies of the queue do not miss it.
         stays: whether it stays when the queue is purged.
+        text: what it is, for reports of copies that do not have it: a plural; empty if copies are
+            not to have it.
+        find_obstacle: returns why a queue of a name can't have a value; None if it can.
     """
 
     field: str
-    text: str = ""
     stays: bool = False
+    text: str = ""
+    find_obstacle: Callable[[str, bytes], str | None] = lambda _, __: None
 
 
 #: These fields: those of this library, and those of other clients.
 QUEUE_FIELDS = (
     QueueField(RESUMED, stays=True),
     QueueField(DIVIDED, stays=True),
-    QueueField(SQS, "attributes and tags that only SQS has", stays=True),
+    QueueField(
+        SQS, stays=True, text="attributes and tags that only SQS has", find_obstacle=find_obstacle
+    ),
     QueueField("createdby", stays=True),
     QueueField("msgs"),
     QueueField("hiddenmsgs"),
     *map(QueueField, (LIMITED, GROUPED, NAMED, RATED)),
 )
+#: Those that a copy of a queue has.
+COPIED_FIELDS = tuple(each for each in QUEUE_FIELDS if each.text)
 #: All fields of a queue's hash that are not a message's.
 ALL_QUEUE_FIELDS = (*ATTRIBUTE_FIELDS, *(each.field for each in QUEUE_FIELDS))

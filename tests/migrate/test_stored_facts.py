@@ -112,17 +112,6 @@ def test_a_queue_without_facts_is_reported_with_none(source, local):
     assert export_queues(source.rsmq, ["q"], BytesIO()).queues[0].left_behind == ()
 
 
-def test_fields_of_the_queue_that_a_copy_misses_are_reported(source, local, raw, ns):
-    for each in QUEUE_FIELDS:
-        raw.hset(f"{ns}-source:q:Q", each.field, "1")
-    missed = {each.field: each.text for each in QUEUE_FIELDS if each.text}
-    for way in (copy, move):
-        notes = list(way(Queues(source), "q", local, "q").notes)
-        assert notes == [f"{text} are not carried: set them again" for text in missed.values()]
-    exported = export_queues(source.rsmq, ["q"], BytesIO())
-    assert exported.queues[0].left_behind == tuple(missed)
-
-
 def test_a_purge_keeps_the_fields_that_stay(source, raw, ns):
     for each in QUEUE_FIELDS:
         raw.hset(f"{ns}-source:q:Q", each.field, "1")

@@ -28,6 +28,7 @@ def test_example_is_a_valid_export(import_bytes, target):
 
 def test_table_has_every_field_that_is_written(rsmq, export_bytes, source, tmp_path):
     rsmq.create_queue("q")
+    source.raw.hset(f"{source.ns}:q:Q", "x:sqs", "{}")
     source.add("q", "h0pefu1000" + "A" * 22, b"\xff", 1, rc=1, fr=1)
     source.add("q", "h0pefu1000" + "B" * 22, b"a", 2)
     data = tmp_path / "export"
@@ -37,7 +38,7 @@ def test_table_has_every_field_that_is_written(rsmq, export_bytes, source, tmp_p
     table, record_type = {}, ""
     for kind, names in re.findall(r"^\| (?:`(\w+)`)? ?\| (`.*?) \|", TEXT, re.MULTILINE):
         record_type = kind or record_type
-        table.setdefault(record_type, set()).update(re.findall(r"`(\w+)`", names))
+        table.setdefault(record_type, set()).update(re.findall(r"`([\w:]+)`", names))
 
     for kind, name in written_fields:
         assert name == "type" or name in table[kind], (kind, name)

@@ -193,6 +193,24 @@ def test_policy_without_its_queue_is_reported(rsmq, export_bytes, import_bytes, 
     assert other.get_queue_attributes("a").max_receives == 5
 
 
+def test_an_export_without_the_field_of_sqs_is_imported(rsmq, export_bytes, import_bytes, target):
+    """As versions before it have written them, also of queues with the field."""
+    rsmq.create_queue("q")
+    target.raw.hset(f"{rsmq.namespace.name}:q:Q", "x:sqs", "{}")
+    older = with_line(export_bytes(), 1, **{"x:sqs": "gone"})
+    (queue,) = import_bytes(older).queues
+
+    assert (queue.created, queue.notes) == (True, ())
+    assert b"x:sqs" not in target.fields("q")
+
+
+@pytest.mark.parametrize("value", [1, {"tags": {}}, ["a"], True, "\ud800"])
+def test_a_field_of_sqs_that_can_not_be_stored_is_refused(data, import_bytes, other, value):
+    with pytest.raises(InvalidExport, match="Line 2 of the export has x:sqs"):
+        import_bytes(with_line(data, 1, **{"x:sqs": value}))
+    assert other.list_queues() == []
+
+
 def test_existing_queue_keeps_its_attributes(data, import_bytes, other, target):
     other.create_queue("dead")
     other.create_queue("q", vt=7, maxsize=-1)

@@ -125,6 +125,7 @@ class Found:
         settings: the attributes that a queue of RSMQ has too, by name.
         notes: its properties that a queue of RSMQ can't store.
         stored: all attributes, if it is an RSMQ queue.
+        fields: the other fields that a copy gets, if it is an RSMQ queue, as they are stored.
     """
 
     name: str
@@ -132,6 +133,7 @@ class Found:
     settings: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     stored: QueueAttributes | None = None
+    fields: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def total(self) -> int:

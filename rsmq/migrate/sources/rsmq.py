@@ -15,7 +15,7 @@ from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import KeyedSource
 from rsmq.migrate.sources.item import STATES, Element, Found, Item, ItemState, Place
 from rsmq.model import QueueAttributes
-from rsmq.operations.copying import find_unfit, fit_settings, read_settings
+from rsmq.operations.copying import find_unfit, fit_settings, read_fields, read_settings
 from rsmq.operations.plain import parse_scores
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, REQUIRED_ATTRIBUTES, read_attributes
 from rsmq.vocabulary.stored import Carrier
@@ -114,7 +114,9 @@ class RsmqQueues(KeyedSource):
         keys = self._keys.zset(queue), self._keys.hash(queue)
         left = LeftBehind(self.server.rsmq, Carrier.MIGRATE, *keys)
         notes += left.reasons.values()
-        return Found(queue, self.counts(queue), fit_settings(settings), tuple(notes), stored)
+        fields = self.server.rsmq.run(read_fields(self._keys.hash(queue)))
+        counts, fitted = self.counts(queue), fit_settings(settings)
+        return Found(queue, counts, fitted, tuple(notes), stored, fields)
 
     def _read_attributes(self, queue: str) -> QueueAttributes | None:
         values = self.server.call("HMGET", self._keys.hash(queue), *ATTRIBUTE_FIELDS)

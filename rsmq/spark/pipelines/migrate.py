@@ -14,7 +14,14 @@ from rsmq import QueueAttributes
 from rsmq.errors import InvalidOption
 from rsmq.errors.printable import format_count
 from rsmq.figures.left_behind import LeftBehind
-from rsmq.operations.copying import compare_settings, copy_policy, copy_queue, read_settings
+from rsmq.operations.copying import (
+    compare_fields,
+    compare_settings,
+    copy_policy,
+    copy_queue,
+    read_fields,
+    read_settings,
+)
 from rsmq.operations.reading import scan_ids
 from rsmq.operations.restore import restore_totals
 from rsmq.spark.connections import SparkServer
@@ -78,8 +85,9 @@ class Migrated:
         messages: the number of messages at the source.
         verified: whether all queues and messages are at the target unchanged.
         not_carried: the settings that queues do not have at the target, since they were there
-            before with their own, or have no dead-letter queue there; and the facts beside messages
-            that are not copied, which are not verified.
+            before with their own, or have no dead-letter queue there; the attributes and tags that
+            only SQS has, if they differ; and the facts beside messages that are not copied, which
+            are not verified.
     """
 
     queues: tuple[MigratedQueue, ...]
@@ -99,7 +107,8 @@ def migrate(
     """
     Copy queues with their attributes, and messages with their ids, times and counters.
 
-    The queues and messages also keep their groups, limits, expiry and pause.
+    The queues and messages also keep their groups, limits, expiry and pause, and the queues the
+    attributes and tags that only SQS has.
 
     The source is not changed. Queues and messages that are at the target already stay there, so an
     interrupted migration can be run again. For an exact copy, no client may use the queues
@@ -160,11 +169,13 @@ def migrate(
         messages, checksum, _ = before.get(name, (0, 0, 0))
         found, target_checksum, _ = after.get(name, (0, 0, 0))
         stored = server.rsmq.get_queue_attributes(name)
-        differences = list(compare_settings(read_settings(attributes[name]), stored))
-        lost += [
+        differences = [
             NotCarried(name, each.name, f"{each.wanted} at the source, {each.has} at the target")
-            for each in differences
+            for each in compare_settings(read_settings(attributes[name]), stored)
         ]
+        fields = compare_fields(name, _read_fields(source_server, name), _read_fields(server, name))
+        differences += [NotCarried(name, field, reason) for field, reason in fields]
+        lost += differences
         lost += _find_left_behind(source_server, name)
         same = (messages, checksum) == (found, target_checksum) and not differences
         checksum_text = f"{checksum & 2**64 - 1:016x}"
@@ -179,12 +190,17 @@ def _copy_queues(
     found = {name: source.rsmq.get_queue_attributes(name) for name in names}
     all_settings = {name: read_settings(attributes) for name, attributes in found.items()}
     for name, settings in all_settings.items():
-        steps = copy_queue(target.namespace, name, settings, if_unused=_IF_UNUSED)
+        fields = _read_fields(source, name)
+        steps = copy_queue(target.namespace, name, settings, fields, if_unused=_IF_UNUSED)
         target.rsmq.run_steps(steps)
     for name, settings in all_settings.items():
         if settings["dead_letter_queue"] in names:
             target.rsmq.run_steps(copy_policy(target.namespace, name, settings))
     return found
+
+
+def _read_fields(server: SparkServer, name: str) -> dict[str, bytes]:
+    return server.rsmq.run(read_fields(server.namespace.queue(name).hash))
 
 
 def _find_left_behind(source: SparkServer, name: str) -> Iterator[NotCarried]:

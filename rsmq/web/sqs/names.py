@@ -10,9 +10,10 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from rsmq.web.sqs.errors import invalid, invalid_value, missing
+from rsmq.wire.sqs_settings import FIFO_ENDING
 
-#: The end of the name of a FIFO queue, and of the queue that it has here: no name has a dot.
-FIFO_SUFFIX, _STORED_SUFFIX = ".fifo", "_fifo"
+#: The end of the name of a FIFO queue in SQS. Here it is another one: no name has a dot.
+FIFO_SUFFIX = ".fifo"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _MAX_NAME = 80
 
@@ -74,12 +75,12 @@ def is_fifo(name: str) -> bool:
 
 def to_stored(name: str) -> str:
     """Return the name that a queue of SQS has in this library."""
-    return name.removesuffix(FIFO_SUFFIX) + _STORED_SUFFIX if is_fifo(name) else name
+    return name.removesuffix(FIFO_SUFFIX) + FIFO_ENDING if is_fifo(name) else name
 
 
 def from_stored(qname: str, *, fifo: bool) -> str:
     """Return the name of SQS of a queue of this library; ``fifo``: whether it is a FIFO queue."""
-    return qname.removesuffix(_STORED_SUFFIX) + FIFO_SUFFIX if fifo else qname
+    return qname.removesuffix(FIFO_ENDING) + FIFO_SUFFIX if fifo else qname
 
 
 def check_new_name(name: Any, *, fifo: bool) -> str:

@@ -8,7 +8,6 @@ any client deletes it.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +21,7 @@ from rsmq.web.sqs.names import from_stored, is_fifo, to_stored
 from rsmq.web.sqs.operations import store_queue
 from rsmq.wire.fields import SQS
 from rsmq.wire.limits import UNLIMITED
+from rsmq.wire.sqs_settings import decode_settings, has_fifo
 
 #: Seconds for which a record is used again: changes of another server count after that.
 _FRESH_SECONDS = 1.0
@@ -81,28 +81,6 @@ class QueueRecord:
     def dedup_by_group(self) -> bool:
         """Whether deduplication ids count within a group."""
         return self.attributes.get("DeduplicationScope") == "messageGroup"
-
-
-def encode_settings(attributes: Mapping[str, str], tags: Mapping[str, str]) -> bytes:
-    """Return the field with the attributes of SQS alone that have a value, and the tags."""
-    kept = {name: value for name, value in attributes.items() if value}
-    parts = {"attributes": kept, "tags": dict(tags)}
-    return json.dumps({name: each for name, each in parts.items() if each}).encode()
-
-
-def decode_settings(stored: bytes | None) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the attributes and the tags of a stored field; others may have written anything."""
-    try:
-        found = json.loads(stored or b"{}")
-    except (ValueError, RecursionError):
-        return {}, {}
-    parts = found if isinstance(found, dict) else {}
-    return _texts(parts.get("attributes")), _texts(parts.get("tags"))
-
-
-def _texts(value: object) -> dict[str, str]:
-    pairs = value.items() if isinstance(value, dict) else ()
-    return {name: each for name, each in pairs if isinstance(each, str)}
 
 
 class QueueRecords:
@@ -189,8 +167,3 @@ class QueueRecords:
                 self.forget(name)
                 return
         raise SqsError("RequestThrottled", "The queue is changed by others all the time.")
-
-
-def has_fifo(attributes: Mapping[str, str]) -> bool:
-    """Return whether the attributes of SQS are those of a FIFO queue."""
-    return attributes.get("FifoQueue") == "true"

@@ -25,17 +25,12 @@ from rsmq.web.sqs.queue_attributes import (
     check_names,
     differing_attribute,
 )
-from rsmq.web.sqs.queue_records import (
-    FIFO_DEFAULTS,
-    QueueRecord,
-    decode_settings,
-    encode_settings,
-    has_fifo,
-)
+from rsmq.web.sqs.queue_records import FIFO_DEFAULTS, QueueRecord
 from rsmq.web.table import Scope
 from rsmq.wire.fields import DEAD_LETTER_QUEUE, SQS
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import decode_name
+from rsmq.wire.sqs_settings import decode_settings, encode_settings, has_fifo
 
 _MAX_RESULTS, _MAX_TAGS = 1000, 50
 _MAX_TAG_KEY, _MAX_TAG_VALUE = 128, 256

@@ -191,12 +191,13 @@ def test_a_migration_keeps_limits_expiry_and_pauses(spark, server, rsmq, raw, ns
     rsmq.set_queue_attributes("q", expired="dead-letter")
     rsmq.set_queue_limits("q", max_running=3, rate="9/m")
     rsmq.pause_queue("q")
+    raw.hset(f"{ns}:q:Q", "x:sqs", '{"tags": {"team": "a"}}')
     rsmq.send_message("q", "plain")
     rsmq.send_message("q", "limited", expires=9000, max_retries=2)
     rsmq.send_message("q", "retries", max_retries=0)
     target = pipelines.Queues(server.url, f"{ns}-other")
     settings = {each.field for each in COPIED_ATTRIBUTES} - {"x:paused"}
-    fields = (*settings, "x:limited")
+    fields = (*settings, "x:limited", "x:sqs")
 
     for _ in range(2):
         assert pipelines.migrate(spark, queues, target).verified
@@ -204,6 +205,7 @@ def test_a_migration_keeps_limits_expiry_and_pauses(spark, server, rsmq, raw, ns
         assert raw.hexists(f"{ns}-other:q:Q", "x:paused")
         assert raw.hgetall(f"{ns}-other:q:x:limits") == raw.hgetall(f"{ns}:q:x:limits")
 
+    of_sqs = "attributes and tags that only SQS has"
     changes = (
         (
             f"{ns}-other:q:Q",
@@ -217,6 +219,12 @@ def test_a_migration_keeps_limits_expiry_and_pauses(spark, server, rsmq, raw, ns
             "x:paused",
             b"",
             [("q", "paused", "True at the source, False")],
+        ),
+        (
+            f"{ns}-other:q:Q",
+            "x:sqs",
+            b"{}",
+            [("q", "x:sqs", f"{of_sqs} are not carried: the queue keeps its own, or none")],
         ),
     )
     for key, field, value, lost in changes:
