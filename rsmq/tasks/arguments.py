@@ -84,7 +84,15 @@ class TaskArguments:
         Raises:
             WrongArgument: it breaks the rule of its parameter.
         """
-        return value if is_result(value) else self._converter(name).to_json(value)
+        if is_result(value):
+            return value
+        try:
+            return self._converter(name).to_json(value)
+        except WrongArgument:
+            if isinstance(value, list | tuple) and any(map(is_result, value)):
+                text = f"{name} is a list with RESULT in it. Pass RESULT([node, node])"
+                raise WrongArgument(f"{text}, which is the list of their results") from None
+            raise
 
     def decode(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """

@@ -21,7 +21,7 @@ from rsmq.flows.threads import FlowHandle
 from rsmq.jobs.status import JobStatus
 from rsmq.operations.arguments import encode_body
 from rsmq.operations.operation import Operation
-from rsmq.tasks.body import RESULT, TASK_CODEC, ResultOfNodes
+from rsmq.tasks.body import RESULT, TASK_CODEC, ResultOfNodes, is_result
 from rsmq.tasks.signature import Signature, TaskSender, check_call
 from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.wire.ids import make_flow_id
@@ -108,6 +108,7 @@ class Flow:
         self.id: str = make_flow_id(dedup_id)
         self.nodes: list[Node] = []
         self._is_list = is_list
+        self._was_sent = False
         self._finally: Signature[Any] | None = None
         last = options.get("finally_")
         if last is not None:
@@ -129,13 +130,13 @@ class Flow:
 
         Raises:
             InvalidFormat: it is not such a call of the same Tasks object, or a node is of another
-                flow.
+                flow, or this flow was sent.
             InvalidValue: the flow has 1,000 nodes.
         """
         self._check(signature)
         if len(self.nodes) + (self._finally is not None) >= MAX_NODES:
             raise InvalidValue("number of nodes", 1, MAX_NODES, value=len(self.nodes) + 1)
-        own = (after,) if isinstance(after, Node) else tuple(after or ())
+        own = _nodes_of(after)
         args = {
             name: ResultOfNodes(own, not isinstance(after, Node)) if value is RESULT else value
             for name, value in signature.args.items()
@@ -145,9 +146,7 @@ class Flow:
             if isinstance(value, ResultOfNodes):
                 before.update(dict.fromkeys(value.nodes))
         for each in before:
-            if not isinstance(each, Node):
-                hint = "Pass nodes, which add() has returned."
-                raise InvalidFormat("after", value=show_type(each), hint=hint)
+            _check_node(each)
             if each.number >= len(self.nodes) or self.nodes[each.number] is not each:
                 raise InvalidFormat("after", value=show(each), hint="It is of another flow.")
         if after is None and any(value is RESULT for value in signature.args.values()):
@@ -167,15 +166,22 @@ class Flow:
         Raises:
             The errors of ``add``.
         """
-        self._check(signature).check_has_arguments()
+        call = self._check(signature)
+        if any(is_result(value) for value in call.args.values()):
+            hint = "It gets no RESULT: pass the id of the flow, and read its nodes() there."
+            raise InvalidFormat("finally_", value=Shown(call.task), hint=hint)
         self._finally = signature
 
     def _check(self, signature: object) -> Signature[Any]:
+        if self._was_sent:
+            hint = "Make another flow for further calls."
+            raise InvalidFormat("flow", value=Shown("it was sent"), hint=hint)
         call = check_call("signature", signature, self._sender)
-        options = call.options
-        if options.then is not None or options.send.keys() - _OPTIONS_OF_NODES:
+        refused = call.options.send.keys() - _OPTIONS_OF_NODES
+        if refused or call.options.then is not None:
             hint = "The options of a node are level and delay. Add what follows it as a node."
-            raise InvalidFormat("signature", value=show(options), hint=hint)
+            option = Shown(f"option {min(refused, default='then')}")
+            raise InvalidFormat("signature", value=option, hint=hint)
         if not call.declared.is_tracked:
             hint = "Declare it with track=True: the flow needs its outcome."
             raise InvalidFormat("signature", value=Shown(f"task {call.task}"), hint=hint)
@@ -253,11 +259,13 @@ class Flow:
             is_list=self._is_list,
             ttl_ms=round(self._ttl * 1000),
         )
+        self._was_sent = True
         return send_flow(self._sender.client.namespace, plan, realtime=realtime)
 
     def _run(self) -> FlowStatus:
         """Call the functions here, each after those before it; for ``Tasks.immediate``."""
         ended: dict[int, NodeStatus] = {}
+        self._was_sent = True
         sent_at, followed = datetime.now(UTC), {each for node in self.nodes for each in node.after}
         try:
             for node in self.nodes:
@@ -299,6 +307,21 @@ class Flow:
 
     def __repr__(self) -> str:
         return f"Flow({self.id!r}, {len(self.nodes)} nodes)"
+
+
+def _nodes_of(after: object) -> tuple[Any, ...]:
+    """Return the nodes of an argument ``after``; they are not checked."""
+    if isinstance(after, Iterable) and not isinstance(after, str | bytes):
+        return tuple(after)
+    if after is not None:
+        _check_node(after)
+    return () if after is None else (after,)
+
+
+def _check_node(value: object) -> None:
+    if not isinstance(value, Node):
+        hint = "Pass nodes, which add() has returned."
+        raise InvalidFormat("after", value=show_type(value), hint=hint)
 
 
 def _make_status(node: Node, state: NodeState) -> NodeStatus:
@@ -364,7 +387,7 @@ def group(
     Raises:
         The errors of ``Tasks.flow`` and ``Flow.add``.
     """
-    return _chain(([call for each in calls for call in _calls_of(each)],), options, is_list=True)
+    return _chain(([call for each in calls for call in _calls_of(each)],), options)
 
 
 def chord(
@@ -384,18 +407,29 @@ def chord(
     return _chain((header, callback), options)
 
 
-def _chain(steps: Iterable[Any], options: FlowOptions, *, is_list: bool = False) -> Flow:
+def _chain(steps: Iterable[Any], options: FlowOptions) -> Flow:
     groups = [(each, _calls_of(each)) for each in steps]
-    first = next((call for _, calls in groups for call in calls), None)
-    if not isinstance(first, Signature):
-        hint = "Pass calls, as in chain(add.signature(2, 2), double.signature(RESULT))."
-        raise InvalidFormat("calls", value=show_type(first), hint=hint)
-    flow = Flow(cast("FlowSender", first.sender), is_list=is_list, **options)
+    calls = [call for _, calls in groups for call in calls]
+    wrong = next((show_type(each) for each in calls if not isinstance(each, Signature)), None)
+    if wrong is not None or not groups or not groups[-1][1]:
+        hint = "Pass calls, as in add.signature(2, 2); a group in a chain is a list of calls."
+        raise InvalidFormat("calls", value=wrong or Shown("no call at the end"), hint=hint)
+    sender = cast("FlowSender", calls[0].sender)
+    flow = Flow(sender, is_list=not isinstance(groups[-1][0], Signature), **options)
     before: Node | list[Node] | None = None
-    for step, calls in groups:
-        added = [flow.add(each, before) for each in calls]
-        before = added[0] if isinstance(step, Signature) else added
+    result: Any = RESULT
+    for step, group_calls in groups:
+        added = [flow.add(_pass_result(each, result), before) for each in group_calls]
+        result = RESULT if added else RESULT([])  # of an empty group, which nothing waits for
+        if added:
+            before = added[0] if isinstance(step, Signature) else added
     return flow
+
+
+def _pass_result(call: Signature[Any], result: Any) -> Signature[Any]:
+    """Return a call with another value in place of ``RESULT``."""
+    args = {name: result if value is RESULT else value for name, value in call.args.items()}
+    return replace(call, args=args)
 
 
 def _calls_of(step: Any) -> list[Any]:

@@ -127,6 +127,39 @@ def test_a_chord_and_a_group(tasks, calls):
     assert [each.result(0) for each in sent] == [24, [0, 2, 4, 6], [0], 0]
 
 
+def test_an_empty_group_in_a_chain_passes_an_empty_list_and_keeps_the_order(tasks, calls):
+    flow = chain(
+        tasks.add.signature(1, 1), [], [], tasks.total.signature(RESULT), tasks.clean.signature()
+    )
+    assert [[each.number for each in node.after] for node in flow.nodes] == [[], [0], [1]]
+    sent = flow.send()
+    assert sent.status().counts["sent"] == 1
+    tasks.run_all()
+    assert calls == [(1, 1), [], "clean"]
+    assert chord([], tasks.total.signature(RESULT)).nodes[0].after == ()
+
+
+def test_the_result_of_a_group_is_a_list_also_of_one_call(tasks, calls):
+    first, then = tasks.add.signature(1, 1), tasks.add.signature(RESULT, 1)
+    flows = [each.send() for each in (group(first), chain(first, [then]), chain(first, then))]
+    tasks.run_all()
+    assert [each.result(0) for each in flows] == [[2], [3], 3]
+
+
+def test_a_flow_that_was_sent_takes_no_further_call(tasks, calls):
+    flow = group(tasks.add.signature(1, 1))
+    flow.send()
+    for change in flow.add, flow.finally_:
+        with pytest.raises(InvalidFormat, match="was sent"):
+            change(tasks.clean.signature())
+    assert len(flow.nodes) == 1
+    with tasks.immediate():
+        flow = group(tasks.add.signature(1, 1))
+        flow.send()
+    with pytest.raises(InvalidFormat, match="was sent"):
+        flow.add(tasks.clean.signature())
+
+
 def test_a_failure_stops_the_flow_and_finally_runs(tasks, calls):
     flow = chain(
         tasks.add.signature(1, 1),
@@ -168,11 +201,11 @@ def test_finally_can_be_set_later(tasks, calls):
     flow = group(tasks.add.signature(1, 1))
     flow.finally_(tasks.clean.signature("replaced"))
     flow.finally_(tasks.clean.signature(flow.id))
+    with pytest.raises(InvalidFormat, match="gets no RESULT"):
+        flow.finally_(tasks.clean.signature(RESULT))
     sent = flow.send()
     tasks.run_all()
     assert calls == [(1, 1), sent.id]
-    with pytest.raises(InvalidFormat, match="add it to a flow"):
-        flow.finally_(tasks.clean.signature(RESULT))
 
 
 def test_cancelling(tasks, calls):
@@ -358,8 +391,8 @@ def test_what_is_refused(tasks, calls):
     for call, text in (
         (foreign.signature(), "another Tasks object"),
         (untracked.signature(), "track=True"),
-        (add.options(then=add.signature(1, 1)).signature(1, 1), "level and delay"),
-        (add.options(unique_key="x").signature(1, 1), "level and delay"),
+        (add.options(then=add.signature(1, 1)).signature(1, 1), "option then.*level and delay"),
+        (add.options(unique_key="x").signature(1, 1), "option unique_key.*level and delay"),
         (add.signature(RESULT, 1), "no node before it"),
         (add.signature(RESULT(wrong), 1), "of another flow"),
         (add.signature(RESULT(17), 1), "add\\(\\) has returned"),
@@ -369,12 +402,18 @@ def test_what_is_refused(tasks, calls):
             flow.add(call)
     with pytest.raises(InvalidFormat, match="of another flow"):
         flow.add(add.signature(1, 1), after=wrong)
+    for after in 0, False, 17, "", "node", b"":
+        with pytest.raises(InvalidFormat, match="add\\(\\) has returned"):
+            flow.add(add.signature(1, 1), after=after)
     assert flow.nodes == [node]
+    for numbers in [RESULT(node), 1], (RESULT,):
+        with pytest.raises(InvalidFormat, match=r"numbers is a list .* RESULT\(\[node, node\]\)"):
+            tasks.total.signature(numbers)
     with pytest.raises(InvalidFormat, match="or add it to a flow"):
         add.signature(RESULT(node), 1).send()
     with pytest.raises(InvalidFormat, match="Only a flow has nodes"):
         add.options(then=add.signature(RESULT(node), 1))
-    with pytest.raises(InvalidFormat, match=r"no node before it|then= to the task"):
+    with pytest.raises(InvalidFormat, match="gets no RESULT"):
         tasks.flow(finally_=add.signature(RESULT, 1))
     with pytest.raises(InvalidFormat, match="'stop' or 'continue'"):
         tasks.flow(on_failure="skip")
@@ -386,8 +425,14 @@ def test_what_is_refused(tasks, calls):
         tasks.flow(dedup_id="")
     with pytest.raises(InvalidFormat, match="without nodes"):
         tasks.flow().send()
-    with pytest.raises(InvalidFormat, match="Pass calls"):
-        chain()
+    for make in chain, group, lambda: chord([], flow):
+        with pytest.raises(InvalidFormat, match="Pass calls"):
+            make()
+    for parts in (flow, add.signature(1, 1)), (add.signature(1, 1), flow):
+        with pytest.raises(InvalidFormat, match="a group in a chain is a list"):
+            chain(*parts)
+    with pytest.raises(InvalidFormat, match="a group in a chain is a list"):
+        group(add.signature(1, 1), flow)
     for _ in range(999):
         flow.add(add.signature(1, 1))
     with pytest.raises(InvalidValue, match=r"1000|1,000"):
