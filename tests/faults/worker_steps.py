@@ -12,6 +12,7 @@ from rsmq.control.operations import list_workers
 from rsmq.explain.operations import read_message_state, read_queue_state
 from rsmq.search.operations import SearchPosition, read_reasons, search_step
 from rsmq.wire.keys import Namespace
+from rsmq.wire.orders import Orders
 from rsmq.worker.operations import (
     FollowingMessage,
     Identity,
@@ -419,7 +420,7 @@ def check_peek(state, result, stored):
 
 
 def check_name(state, result, stored):
-    assert result is None
+    assert result == Orders()
     token = stored.fields("x:workers")[state.worker.name.encode()].split(b":")[1]
     assert token == b"token"
 
