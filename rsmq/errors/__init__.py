@@ -599,7 +599,7 @@ class WorkerNotFound(RSMQError):
         super().__init__(
             f"No worker named {show(name)} is alive",
             value=name,
-            hint="rsmq workers lists the workers of the namespace.",
+            hint=Hint(Method("workers.list"), " lists the workers of the namespace."),
         )
 
 

@@ -75,6 +75,8 @@ def test_the_age_of_a_worker_is_that_of_its_state(expires_ms, alive, age):
     )  # fmt: skip
 
     assert _row(worker, 1_004_000)[1:3] == (alive, age)
+    paused = _row(dataclasses.replace(worker, paused=True), 1_004_000)[1]
+    assert paused == ("paused" if alive else False)
 
 
 def test_worker_gets_its_arguments_and_the_location(cli, rsmq, raw, ns):

@@ -202,7 +202,7 @@ TEXTS = [
     ),
     (
         errors.WorkerNotFound("w"),
-        "No worker named 'w' is alive. rsmq workers lists the workers of the namespace",
+        "No worker named 'w' is alive. workers.list lists the workers of the namespace",
     ),
     (
         errors.WorkerReplaced("k"),

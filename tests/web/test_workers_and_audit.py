@@ -79,6 +79,7 @@ async def _give_orders(http, client, id):
     assert (refused.status, refused.json["code"]) == (422, "invalidValue")
     unknown = await http("POST", "/workers/none:pause")
     assert (unknown.status, unknown.json["code"]) == (404, "workerNotFound")
+    assert unknown.json["hint"] == "GET /workers lists the workers of the namespace."
     assert (await http("POST", "/workers/w1:stop", {"grace": 60})).status == 204
 
 

@@ -135,4 +135,5 @@ def _row(worker: WorkerInfo, now_ms: int) -> tuple[Any, ...]:
         f"{format_text(queue)}: {number}" for queue, number in worker.queues.items() if number
     )
     place = (worker.pid, format_text(worker.host))
-    return (worker.name, worker.alive, age, worker.handled, worker.failed, holds or None, *place)
+    alive = "paused" if worker.alive and worker.paused else worker.alive
+    return (worker.name, alive, age, worker.handled, worker.failed, holds or None, *place)
