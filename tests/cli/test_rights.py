@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from rsmq.cli.app import command_table
+from rsmq.flows.operations import FlowNode, FlowPlan, send_flow
 from rsmq.webhooks.breaker import Breaker, TargetState
 from rsmq.webhooks.shared_breaker import encode
 from rsmq.webhooks.targets import target_field
+from rsmq.wire.ids import make_flow_id
 from rsmq.worker import Worker
 from tests.cli.test_exporter import scrape
 from tests.migrate.rqueue_states import Rqueue
@@ -96,6 +98,7 @@ UNLISTED = {
     "dead-letters": ["dead-letters q-dead"],
     "delete": ["delete q {waiting}"],
     "delete-queue": ["delete-queue q --yes"],
+    "flow": ["flow {flow}", "flow {flow} --cancel"],
     "get": ["get q {waiting}"],
     "import": ["import {folder}/in.jsonl"],
     "job": ["job q {tracked}"],
@@ -186,6 +189,9 @@ def _prepare(rsmq, raw, ns, cli, folder):
     rsmq.receive_message("p", vt=600)
     rsmq.send_messages("p", ["m", "n"])
     rsmq.send_message("gone", "d", dedup_id="d")
+    values["flow"] = make_flow_id(None)
+    nodes = [FlowNode("p", b"first", 5, (), ()), FlowNode("q", b"second", 6, (0,), ())]
+    rsmq.run(send_flow(rsmq.namespace, FlowPlan(values["flow"], nodes), realtime=False))
     for name in ("q", "gone"):
         gone = cli("delete-queue", name, "--yes", "--undo", "--json").json
         values["undo"] = gone[0]["undo"]

@@ -13,6 +13,7 @@
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG; then nothing is changed
 -- source  none in Node
 -- @include digits.lua
+-- @include job_rights.lua
 -- @include jobs.lua
 -- @include local_keys.lua
 -- @include flows.lua
@@ -25,7 +26,7 @@ local queues = KEYS
 local lifetime, check, ready = ARGV[1], ARGV[2], ARGV[3]
 local fields = ARGV
 
-if redis.call('EXISTS', key) == 1 then
+if redis.call('HGET', key, 'state') then
   redis.call('HDEL', key, '') -- a change for WAIT
   return 0
 end
@@ -35,6 +36,7 @@ for at = 3, #queues, 2 do
     return refusal
   end
   require_local_beside(queues[at + 1], ':x:job:')
+  require_job_rights(queues[at + 1])
 end
 local now = math.floor(server_time_us() / 1000)
 redis.call('ZADD', due, digits(now + check), 'flow:' .. string.sub(key, -22))
