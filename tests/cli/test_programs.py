@@ -89,6 +89,21 @@ def test_worker_gets_its_arguments_and_the_location(cli, rsmq, raw, ns):
     assert "worker_of_nobody" in cli("worker", "worker_of_nobody:worker").stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["shop", "restart"], "'restart' is not an order. The orders are pause, resume"),
+        (["shop", "pause", "600"], "pause takes no number. It ends after --for"),
+        (["shop", "stop", "5"], "stop takes no number."),
+        (["app:worker", "restart"], "unexpected extra argument (restart)"),
+    ],
+)
+def test_wrong_orders_to_workers_are_refused(cli, words, text):
+    refused = cli("worker", *words)
+    assert refused.code == 2
+    assert text in refused.stderr
+
+
 @pytest.mark.parametrize("name", ["worker", "pipeline", "pipeline report"])
 def test_wrong_usage_of_a_program_has_exit_code_2(cli, name):
     result = cli(*name.split(), "--no-such-option")

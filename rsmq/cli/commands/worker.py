@@ -111,6 +111,9 @@ def worker(call: Call, /, **options: Any) -> int:
     if args.app is None and not (args.list or args.pause or args.resume):
         raise click.UsageError("Missing argument 'MODULE:NAME'.")
     if args.checked in _ORDERS and args.app != _CHECK:
+        if args.number is not None and args.checked != "concurrency":
+            rule = " It ends after --for." if args.checked == "pause" else ""
+            raise click.UsageError(f"{args.checked} takes no number.{rule}")
         from rsmq.cli.commands.worker_control import order_workers  # noqa: PLC0415 - takes time
 
         order_workers(call, args.app, args.checked, args)
@@ -118,6 +121,9 @@ def worker(call: Call, /, **options: Any) -> int:
     if args.number is not None:
         raise click.UsageError(f"Got unexpected extra argument ({args.number})")
     if args.checked is not None and args.app != _CHECK:
+        if ":" not in args.app:
+            orders = ", ".join(_ORDERS)
+            raise click.UsageError(f"{args.checked!r} is not an order. The orders are {orders}.")
         raise click.UsageError(f"Got unexpected extra argument ({args.checked})")
     _check_supervision(call, args)
     if args.log_format == "json":
