@@ -38,10 +38,10 @@ _COLUMNS: dict[str, str | Callable[[Any], Any]] = {
 )
 def flow(call: Call, id: str, *, wait: float, cancel: bool) -> Exit | None:
     """
-    Show what has become of a flow of tasks, and of its nodes.
+    Show what has become of a flow of tasks, and cancel it.
 
-    All times are in UTC. The exit code is 1 if there is no such flow, or if it has not ended within
-    --wait.
+    It shows each node too. All times are in UTC. The exit code is 1 if there is no such flow, or if
+    it has not ended within --wait.
     """
     with call.open() as rsmq:
         handle = rsmq.flow(id)
