@@ -147,7 +147,7 @@ def supervisor(server, ns, rsmq, tmp_path):
 def is_alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # also between its open and its read
         return False
 
 
