@@ -213,6 +213,13 @@ def test_bridge_from_a_missing_queue_is_an_error(cli, ns):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_a_bridge_to_sqs_refuses_another_url(cli):
+    pytest.importorskip("boto3")
+    result = cli("bridge", "--from", "sqs:q", "--to", "q", "--other-url", "redis://127.0.0.1:1")
+    assert result.code == 2
+    assert "'redis://127.0.0.1:1' is not an endpoint of SQS. Give a URL with http" in result.stderr
+
+
 def test_verify_reports_and_has_an_exit_code(cli, raw, ns):
     raw.hset(f"rfq:{ns}:message:m1", "n", "1")
     raw.lpush(f"rfq:{ns}:backlog", "m1")

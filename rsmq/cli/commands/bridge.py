@@ -182,7 +182,11 @@ def _open_sqs(name: str, options: Mapping[str, Any]) -> SqsQueue:
     queue = name.partition(":")[2]
     if not queue:
         raise Failed(f"{name!r} names no queue", hint=f"Name it, as in {_SQS}:NAME.")
-    return SqsQueue(queue, options["other_url"])
+    url = options["other_url"]
+    if url is not None and not url.startswith(("http://", "https://")):
+        hint = "Give a URL with http:// or https:// in --other-url, or none for AWS."
+        raise Failed(f"{url!r} is not an endpoint of SQS", hint=hint)
+    return SqsQueue(queue, url)
 
 
 def _make_progress_callback(call: Call) -> Callable[[int], None]:
