@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rsmq import MessageTooLong, QueueNotFound
+from rsmq import InvalidValue, MessageTooLong, QueueNotFound
 from rsmq.flows.operations import (
     FlowNode,
     FlowPlan,
@@ -14,6 +14,7 @@ from rsmq.flows.operations import (
     result_of,
     send_flow,
 )
+from rsmq.schedules import operations as schedules
 from rsmq.wire.ids import make_flow_id
 from rsmq.wire.keys import Namespace
 from rsmq.worker.operations import (
@@ -182,3 +183,14 @@ def test_a_flow_that_a_queue_refuses_changes_nothing(env, me):
     with pytest.raises(QueueNotFound, match="missing"):
         env.rsmq.run(send_flow(me.namespace, plan, realtime=False))
     assert env.raw.exists(me.namespace.flow(plan.id), me.namespace.due_schedules) == 0
+
+
+def test_a_flow_that_has_not_ended_is_no_schedule(env, me, monkeypatch):
+    monkeypatch.setattr(schedules, "MAX_SCHEDULES", 1)
+    send(env, ())
+    assert env.rsmq.schedules.list() == []
+    env.rsmq.schedules.add("s", queue="a", body="x", every=60)
+    assert [each.name for each in env.rsmq.schedules.list()] == ["s"]
+    with pytest.raises(InvalidValue, match="number of schedules"):
+        env.rsmq.schedules.add("t", queue="a", body="x", every=60)
+    assert env.raw.zcard(me.namespace.due_schedules) == 2

@@ -262,10 +262,11 @@ class Interrupted(BaseException):
     """The exception that the signal handler raises, like KeyboardInterrupt at Ctrl-C."""
 
 
-#: Python prints what a handler raises in the callback of a weak reference, and goes on. The set of
-#: weak references is of the standard library.
+#: Python prints what a handler raises in the callback of a weak reference or in __del__, and goes
+#: on. The set of weak references is of the standard library, the parser is of redis-py.
 LOST_BY_PYTHON = (
-    "ignore:Exception ignored in. <function WeakSet:pytest.PytestUnraisableExceptionWarning"
+    "ignore:Exception ignored in. <function (WeakSet|_.*Parser.__del__)"
+    ":pytest.PytestUnraisableExceptionWarning"
 )
 
 

@@ -11,9 +11,11 @@ import flask
 import pytest
 
 from rsmq import AsyncRSMQ
+from rsmq.flows.operations import FlowNode, FlowPlan, send_flow
 from rsmq.web import create_app
 from rsmq.web.bulk.manager import OperationManager, OperationRequest
 from rsmq.web.bulk.records import OperationKind
+from rsmq.wire.ids import make_flow_id
 from tests.web.asgi import Http, Reply
 from tests.web.crawling import crawl
 
@@ -88,9 +90,13 @@ async def _fill(url):
         await queues.schedules.add("s", queue="q", body="a", every=60)
         request = OperationRequest(OperationKind.SWEEP, "s")
         operation = await OperationManager(queues).begin(request, creator="a", address="")
+        flow = make_flow_id(None)
+        body = b'{"task":"t","flow":{"id":"%b"}}' % flow.encode()
+        plan = FlowPlan(flow, [FlowNode("q", body, 1, (), ())])
+        await queues.run(send_flow(queues.namespace, plan, realtime=False))
         return {
             "queue": name, "id": ids[0], "schedule": "s", "worker": "w", "subscriber": "s",
-            "operation": operation.id,
+            "operation": operation.id, "flow": flow,
         }  # fmt: skip
 
 

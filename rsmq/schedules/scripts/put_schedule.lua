@@ -14,6 +14,7 @@
 -- returns 1 it is stored, 0 it has been changed or fired since the caller has read it, 2 there are too many
 -- errors  none
 -- source  none in Node
+-- @include names.lua
 
 local schedules, due = KEYS[1], KEYS[2]
 local name, expected, definition, tick = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -24,7 +25,7 @@ if (stored[1] or '') ~= expected or stored[1] and (stored[5] or '') ~= last then
   return 0
 end
 local score = redis.call('ZSCORE', due, name)
-if not score and redis.call('ZCARD', due) >= tonumber(limit) then
+if not score and redis.call('ZCARD', due) >= tonumber(limit) and #schedule_names(due) >= tonumber(limit) then
   return 2
 end
 if keep == '1' and score and stored[2] and stored[2] ~= '' then

@@ -9,12 +9,13 @@
 -- source  none in Node
 -- @include time_ms.lua
 -- @include digits.lua
+-- @include names.lua
 
 local schedules, due = KEYS[1], KEYS[2]
 local names = ARGV
 
 if #names == 0 then
-  names = redis.call('ZRANGE', due, '0', '-1')
+  names = schedule_names(due)
 end
 local found = {digits(server_time_ms())}
 for each = 1, #names do
