@@ -229,7 +229,7 @@ def test_completion_offers_systems(cli, monkeypatch, rsmq):
 
     assert complete("migrate", "--from", "r") == ["rfq:", "rqueue:", "redisrq:", "rsmq:"]
     assert complete("bridge", "--from", "r") == ["rfq:", "rqueue:", "redisrq:", "rsmq:", "rates"]
-    assert complete("bridge", "--to", "s") == ["stream:"]
+    assert complete("bridge", "--to", "s") == ["sqs:", "stream:"]
 
 
 def test_realtime_publishes_the_number_of_messages(cli, rsmq, raw, ns):
