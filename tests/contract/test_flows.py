@@ -194,3 +194,16 @@ def test_a_flow_that_has_not_ended_is_no_schedule(env, me, monkeypatch):
     with pytest.raises(InvalidValue, match="number of schedules"):
         env.rsmq.schedules.add("t", queue="a", body="x", every=60)
     assert env.raw.zcard(me.namespace.due_schedules) == 2
+
+
+@pytest.mark.parametrize("event", ["succeed", "fail"])
+def test_a_flow_that_is_cancelled_while_its_last_call_runs_ends(env, me, event):
+    id, _ = send(env, (), (), has_finally=True)
+    settle(env, me, "a", receive(env, me, "a"))
+    ids = receive(env, me, "b")
+    assert env.rsmq.run(cancel_flow(me.namespace, id)) == "requested"
+    settle(env, me, "b", ids, event)
+    stored = fields(env, me, id)
+    counts = [stored[name] for name in (b"pending", b"sent", b"skipped")]
+    assert (stored[b"state"], counts) == (b"cancelled", [b"0"] * 3)
+    assert env.raw.exists(me.namespace.due_schedules) == 0

@@ -50,10 +50,10 @@ def functions_of(fragment):
 
 @cache
 def calls_of(fragment):
-    """Return a pattern of the calls of a fragment's functions."""
+    """Return a pattern of the calls of a fragment's functions, also of those that are passed on."""
     functions = "|".join(functions_of(fragment))
     assert functions
-    return re.compile(rf"\b(?:{functions})\(|\bpcall\((?:{functions})\b")
+    return re.compile(rf"\b(?:{functions})\(|\bpcall\((?:{functions})\b|, (?:{functions})\)")
 
 
 def uses(code, fragment):

@@ -10,6 +10,7 @@
 -- @include full.lua
 -- @include cancelling.lua
 -- @include flows.lua
+-- @include jobs.lua
 
 local key = KEYS[1]
 local lifetime = ARGV[1]

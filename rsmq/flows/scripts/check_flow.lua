@@ -12,6 +12,7 @@
 -- @include checking.lua
 -- @include digits.lua
 -- @include flows.lua
+-- @include jobs.lua
 -- @include lifetime.lua
 
 local key, due = KEYS[1], KEYS[2]

@@ -13,6 +13,7 @@
 -- @include checking.lua
 -- @include digits.lua
 -- @include flows.lua
+-- @include jobs.lua
 -- @include time_us.lua
 
 local key = KEYS[1]

@@ -47,8 +47,5 @@ local numbers = {}
 for number in string.gmatch(ready, '%d+') do
   numbers[#numbers + 1] = number
 end
-local flow = open_flow(key, function(...)
-  return change_job(...)
-end)
-send_nodes(flow, numbers)
+send_nodes(open_flow(key, change_job), numbers)
 return 1

@@ -47,10 +47,15 @@ local function change_node(flow, number, state, event, id)
   return after
 end
 
+-- Returns whether a flow has a node finally that is still pending.
+local function is_finally_pending(flow)
+  return flow.finally ~= '' and not redis.call('HGET', flow.key, flow.finally .. ':s')
+end
+
 -- Sends no further nodes but finally.
 local function stop_flow(flow, reason)
   if not flow.stopped then
-    local pending, kept = redis.call('HGET', flow.key, 'pending'), flow.finally == '' and 0 or 1
+    local pending, kept = redis.call('HGET', flow.key, 'pending'), is_finally_pending(flow) and 1 or 0
     flow.stopped = reason
     redis.call('HSET', flow.key, 'stopped', reason, 'pending', kept, 'skipped', digits(pending - kept))
   end
@@ -102,7 +107,7 @@ end
 -- Ends a flow if nothing is left of it, or sends finally. Returns the numbers of the nodes to send.
 local function end_flow(flow)
   local left = redis.call('HMGET', flow.key, 'pending', 'sent', 'unsucceeded')
-  local is_last = flow.finally ~= '' and not redis.call('HGET', flow.key, flow.finally .. ':s')
+  local is_last = is_finally_pending(flow)
   if left[2] ~= '0' or left[1] ~= (is_last and '1' or '0') then
     return {}
   elseif is_last then
