@@ -15,8 +15,8 @@ from redis.exceptions import RedisError
 
 from rsmq.codecs.type_variables import B_co
 from rsmq.errors import QueueNotFound, RSMQError
+from rsmq.errors.guarded_log import get_logger
 from rsmq.errors.misuse import OnlyWith
-from rsmq.guarded_log import get_logger
 
 if TYPE_CHECKING:
     from rsmq.model import Message

@@ -25,7 +25,7 @@ from rsmq.django.task_interface import (
 )
 from rsmq.django.task_results import add_error, change, make_result
 from rsmq.errors import RSMQError, show
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.model import Message
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.outcome import DeadLetter, DeadLettered, Defer, Dropped, decide

@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from rsmq.django.backend_options import split_level
 from rsmq.errors import RSMQError
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.worker.registry import read_workers
 
 _log = get_logger("rsmq.django")

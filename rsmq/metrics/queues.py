@@ -18,8 +18,8 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import RSMQError
+from rsmq.errors.guarded_log import get_logger
 from rsmq.figures import QueueReader
-from rsmq.guarded_log import get_logger
 from rsmq.metrics.tally import Series
 from rsmq.wire.limits import check_duration
 from rsmq.wire.names import is_pattern

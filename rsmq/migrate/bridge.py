@@ -14,8 +14,8 @@ from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import TimeoutError as TimedOut
 
 from rsmq.errors import InvalidValue, RSMQError, SourceNotFound
+from rsmq.errors.guarded_log import get_logger
 from rsmq.errors.printable import format_count
-from rsmq.guarded_log import get_logger
 from rsmq.migrate.mover import Mover, refuse_open_copy
 from rsmq.migrate.report import MigrationReport, add_progress
 from rsmq.migrate.server import Server

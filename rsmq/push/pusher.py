@@ -20,7 +20,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from rsmq._sync.client import RSMQ
 from rsmq.errors import ClientClosed, InvalidFormat, QueueNotFound, RSMQError
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.operations.arguments import resolve_queues
 from rsmq.push.operations import RECORD_CHANGED, fan_out, list_subscribers, remove_subscriber
 from rsmq.push.subscriber import Subscriber, parse_subscriber

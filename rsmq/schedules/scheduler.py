@@ -17,7 +17,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from rsmq.errors import ClientClosed, RSMQError
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.schedules.operations import Firing, fire_due_schedules
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.transport.retry import code_of

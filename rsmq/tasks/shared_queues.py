@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rsmq._sync.client import RSMQ
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 
 _log = get_logger("rsmq.tasks")
 _lock = threading.Lock()

@@ -54,8 +54,8 @@ from typing import Any, Generic, TypeVar
 import redis.exceptions as redis_errors
 
 from rsmq.errors import RSMQError, show_all
+from rsmq.errors.guarded_log import get_logger
 from rsmq.errors.printable import format_count
-from rsmq.guarded_log import get_logger
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.scripts import NO_SCRIPT
 from rsmq.operations.time_limit import TimeLimit

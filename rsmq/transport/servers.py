@@ -19,7 +19,7 @@ from redis.asyncio.sentinel import SentinelManagedSSLConnection as AsyncSentinel
 from redis.backoff import NoBackoff
 
 from rsmq.errors import InvalidFormat
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.transport.options import add_default_options, create_pool
 from rsmq.transport.redis_py import forced_primary, parameters_of
 from rsmq.transport.topology.address import Address

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 
 _log = get_logger("rsmq.worker")
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NoReturn
 from urllib.parse import quote
 
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.search.json_path import JsonPath
 from rsmq.web.access.gate import ADDRESS, ADMIT_AGAIN, HEADERS, PRINCIPAL, Receive, Send
 from rsmq.web.access.gate import Scope as AsgiScope

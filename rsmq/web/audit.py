@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from redis import exceptions as redis_errors
 
 from rsmq.errors import RSMQError
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.operations.operation import Operation
 from rsmq.operations.plain import parse_fields, plain_command
 from rsmq.transport.retry import code_of

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.operations.operation import Operation
 from rsmq.operations.plain import plain_command
 from rsmq.web.access.principals import EVERYONE, NAME_OF_KEY

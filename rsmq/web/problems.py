@@ -35,7 +35,7 @@ from rsmq.errors import (
     SubscriberExists,
     WorkerNotFound,
 )
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.transport.retry import code_of, has_not_run
 from rsmq.web.fields import ItemRefused, Refused
 from rsmq.web.wording import detail_of, facts_of, hint_of, short, value_of

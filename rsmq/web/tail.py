@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import QueueNotFound, RSMQError
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.model import StoredMessage
 from rsmq.operations.following import QueueFollower, pause_after_poll
 from rsmq.operations.operation import Operation, RetryClass

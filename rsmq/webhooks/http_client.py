@@ -22,8 +22,8 @@ from typing import Any
 
 from rsmq import __version__
 from rsmq.errors import InvalidFormat, MissingExtra
+from rsmq.errors.guarded_log import get_logger
 from rsmq.errors.printable import format_count
-from rsmq.guarded_log import get_logger
 from rsmq.webhooks.addresses import ANY_ADDRESS, AddressRefused, AddressRules
 from rsmq.webhooks.answers import STORED_ANSWER_BYTES, Answer
 from rsmq.webhooks.exchange import Exchange, ExchangeTimeLimit, current_exchange

@@ -15,7 +15,7 @@ from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
 from rsmq.codecs.type_variables import B_co
 from rsmq.errors import ClientClosed, RSMQError, WorkerReplaced
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.operations.operation import Operation
 from rsmq.operations.time_limit import start_time_limit
 from rsmq.transport.backoff import exponential_seconds, with_jitter

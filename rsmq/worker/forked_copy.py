@@ -8,7 +8,7 @@ import os
 import sys
 from contextlib import suppress
 
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 
 _log = get_logger("rsmq.worker")
 

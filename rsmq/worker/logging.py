@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rsmq.errors.guarded_log import get_logger
 from rsmq.errors.printable import format_count
-from rsmq.guarded_log import get_logger
 from rsmq.headers import REQUEST_ID
 from rsmq.webhooks.answers import PushFailed
 from rsmq.worker.delivery import Delivery

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rsmq.errors import InvalidFormat
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.forked_copy import OwnProcess
 from rsmq.worker.state.error_reader import read_error

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from rsmq._sync.client import RSMQ
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.model import QueueAttributes
 from rsmq.worker.listener import Listener
 from rsmq.worker.state.lane import Lane

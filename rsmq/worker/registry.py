@@ -13,7 +13,7 @@ from rsmq._sync.client import RSMQ
 from rsmq.control.operations import list_workers as read_entries
 from rsmq.control.operations import parse_workers
 from rsmq.errors import WorkerExists
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.operations.time_limit import start_time_limit
 from rsmq.transport.process_identity import has_died
 from rsmq.wire.workers import TTL, WorkerInfo

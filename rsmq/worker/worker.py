@@ -27,7 +27,7 @@ from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
 from rsmq.codecs.type_variables import B_co
 from rsmq.errors import InvalidFormat, NotEmptyInTime, RSMQError
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.schedules.scheduler import SchedulerThread
 from rsmq.transport.process_identity import describe_process
 from rsmq.wire.limits import check_duration, check_whole_number

@@ -40,4 +40,4 @@ def test_every_floor_is_in_the_list():
         )
     )
 
-    assert names - {"guarded_log", "headers"} <= listed
+    assert names - {"headers"} <= listed

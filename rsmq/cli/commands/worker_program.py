@@ -19,7 +19,7 @@ from rsmq.cli.app.wait_for_redis import ask_for_queue, wait_for_redis
 from rsmq.cli.commands.health_server import serve_health
 from rsmq.cli.commands.metrics_server import serve_metrics
 from rsmq.cli.commands.worker_control import show_workers
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.worker.children.child_process import ChildSettings
 from rsmq.worker.importing import NotImportable, import_worker, use_other_place
 from rsmq.worker.logging import DetailedLogging, log_to_standard_error

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.spark.pipelines.delayed_signals import delayed_signals
 from rsmq.spark.pipelines.progress import ProgressCallback, StreamCount
 from rsmq.spark.pipelines.queues import Queues, count_partitions, join_names

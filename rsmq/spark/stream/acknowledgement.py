@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
 from rsmq.spark.operations.batches import Batch, parse_part_sizes
 from rsmq.spark.stream.identity import check_version, find_names, parse_counts

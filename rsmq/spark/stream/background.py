@@ -12,7 +12,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 
 log = get_logger(__name__)
 

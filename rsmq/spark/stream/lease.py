@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from rsmq.errors import BatchLost, InvalidOption, LeaseTakenOver
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.spark.connections import SparkQueue
 from rsmq.spark.operations.batches import LeasedPart, delete_expired_leases, keep_acknowledged
 from rsmq.spark.stream import lease_holder

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from redis.exceptions import RedisError
 
 from rsmq.errors import InvalidOption, LeaseTakenOver, QueueNotFound, RSMQError
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.spark.connections import SparkQueue, SparkServer
 from rsmq.spark.operations.batches import acquire_lease, release_lease, take_over_lease
 from rsmq.spark.stream.identity import StreamIdentity

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import QueueNotFound, RSMQError
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.spark.connections import SparkQueue, SparkServer
 from rsmq.spark.operations.batches import (
     MAX_PART_MESSAGES,

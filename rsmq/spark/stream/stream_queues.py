@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rsmq.errors import QueueNotFound
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.spark.connections import SparkQueue, make_queue_not_found
 from rsmq.spark.stream.identity import StreamIdentity
 

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StringType, StructType
 
 from rsmq.errors import QueueNotFound
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.spark.connections import get_server, require_queues
 from rsmq.spark.operations.staged_writes import Decision, finish_write
 from rsmq.spark.option_reader import make_new_table_refused

@@ -15,7 +15,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.operations.operation import Operation
 from rsmq.operations.plain import Word, encode_command, parse_scores, plain_command, plain_commands
 from rsmq.web.access.sessions import SESSION_SECONDS, Session

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from rsmq.errors import InvalidFormat
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.search.json_path import JsonPath, parse_path
 from rsmq.web.access.principals import NAME_OF_KEY, ROLES, Principal, scopes_of
 from rsmq.web.access.secrets import hash_token, is_hash

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from rsmq.background.task import BackgroundTask
 from rsmq.errors import RSMQError
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.operations.plain import plain_command
 from rsmq.transport.retry import code_of
 from rsmq.web.audit import record_end

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.search.redaction import Redaction
 from rsmq.web import delivery
 from rsmq.web.access.gate import AccessGate, Receive, Send, check_referer

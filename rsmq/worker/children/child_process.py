@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.worker.children.channel import Channel
 from rsmq.worker.children.exit_code import describe_exit_code
 from rsmq.worker.children.remote_results import restore_error

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from rsmq.errors import InvalidFormat
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.worker.children.child_process import CallNotSent, Child, ChildNotStarted, ChildSettings
 from rsmq.worker.children.process_starter import ProcessStarter

@@ -10,7 +10,7 @@ from functools import partial
 
 from redis.exceptions import ResponseError
 
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.worker.connection import WorkerConnection
 from rsmq.worker.gate import Gate
 from rsmq.worker.loop.heartbeat import Heartbeat

@@ -14,7 +14,7 @@ from functools import partial
 from redis.exceptions import ResponseError
 
 from rsmq.errors import QueueNotFound
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.connection import WorkerConnection
 from rsmq.worker.operations import sweep_groups_in_turn

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.worker.loop.heartbeat import Heartbeat
 from rsmq.worker.run.executor import Executor, Stall
 from rsmq.worker.run.quarantine import Quarantine

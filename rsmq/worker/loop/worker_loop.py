@@ -23,8 +23,8 @@ from rsmq.errors import (
     TooManyHungCalls,
     WorkerReplaced,
 )
+from rsmq.errors.guarded_log import get_logger
 from rsmq.errors.printable import format_count
-from rsmq.guarded_log import get_logger
 from rsmq.schedules.scheduler import SchedulerThread
 from rsmq.transport.signals import Flag
 from rsmq.wire.orders import NO_ORDERS, Orders, encode_report

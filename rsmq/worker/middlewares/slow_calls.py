@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.wire.limits import check_duration
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.logging import message_fields

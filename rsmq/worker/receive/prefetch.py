@@ -14,7 +14,7 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import ReplyLost
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.transport.retry import has_not_run, is_limited_to_keys
 from rsmq.worker.connection import WorkerConnection

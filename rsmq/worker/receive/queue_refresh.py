@@ -11,7 +11,7 @@ from functools import partial
 from redis.exceptions import ResponseError
 
 from rsmq.errors import InvalidValue, QueueNotFound
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.worker.connection import WorkerConnection
 from rsmq.worker.needed_queues import open_needed_queues, warn_of_omission
 from rsmq.worker.state.lane import Lane

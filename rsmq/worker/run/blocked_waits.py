@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from itertools import chain
 
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.jobs.before_wait import checks
 from rsmq.worker.listener import Listener
 from rsmq.worker.run.invoke import current_job

@@ -17,8 +17,8 @@ from functools import partial
 
 from redis.exceptions import ResponseError
 
+from rsmq.errors.guarded_log import get_logger
 from rsmq.errors.printable import format_count
-from rsmq.guarded_log import get_logger
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.connection import WorkerConnection
 from rsmq.worker.operations import record_quarantine_run

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.worker.failure import summarize
 from rsmq.worker.run.executor import ExecutorEnd, Stall
 from rsmq.worker.run.invoke import Invoker

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from rsmq.errors.guarded_log import get_logger
 from rsmq.errors.printable import format_count
-from rsmq.guarded_log import get_logger
 from rsmq.worker.connection import WorkerConnection
 from rsmq.worker.operations import (
     Receipt,

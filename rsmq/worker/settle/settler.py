@@ -16,8 +16,8 @@ from typing import Any, Literal
 from redis.exceptions import ResponseError
 
 from rsmq.errors import InvalidValue, QueueNotFound
+from rsmq.errors.guarded_log import get_logger
 from rsmq.errors.printable import format_count
-from rsmq.guarded_log import get_logger
 from rsmq.transport.backoff import exponential_seconds
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.connection import WorkerConnection

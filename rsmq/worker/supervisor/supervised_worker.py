@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from rsmq.errors.guarded_log import get_logger
 from rsmq.errors.printable import format_count
-from rsmq.guarded_log import get_logger
 from rsmq.worker.children.channel import Channel
 from rsmq.worker.health import Health
 from rsmq.worker.state.numbers import Numbers

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from rsmq.guarded_log import get_logger
+from rsmq.errors.guarded_log import get_logger
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.wire.workers import TTL
 from rsmq.worker.children.channel import Channel
