@@ -131,7 +131,8 @@ def main() -> int:
             if is_measured:
                 subprocess.run([".venv/bin/coverage", "erase"], check=True)
             parts = all_parts(Path(folder), is_measured=is_measured)
-            waiting_lanes = 2
+            # Spark gives a process of Python ten seconds to start.
+            waiting_lanes = 1 if is_busy else 2
         try:
             has_passed = run_and_print(
                 parts, is_strict=arguments.strict, waiting_lanes=waiting_lanes

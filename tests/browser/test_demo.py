@@ -21,7 +21,7 @@ from tests.servers import ROOT
 def demo(tmp_path):
     """Start the demo, whose files are in a folder; return its process."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "scripts.dashboard_demo", "--incident", "wrong-purge"],
+        [sys.executable, "-m", "scripts.demos.dashboard", "--incident", "wrong-purge"],
         cwd=ROOT,
         env=os.environ | {"TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+DEMO = ROOT / "scripts" / "demos" / "queue_demo.py"
 
 
 def test_the_table_of_commands_is_complete():
@@ -26,13 +27,13 @@ def test_the_demo_processes_every_line(server, tmp_path):
     lines.write_bytes("eins\nzwei \xff\n\nvier 😀\n".encode("utf-16"))
     for url in ([], ["--url", server.url]):
         result = subprocess.run(
-            [sys.executable, ROOT / "scripts" / "demo.py", lines, *url],
+            [sys.executable, DEMO, lines, *url],
             capture_output=True,
             text=True,
             check=False,
         )
         assert result.returncode == 0, result.stderr
-        assert "came back: receive count 2" in result.stdout
+        assert "is received again: receive count 2" in result.stdout
         assert re.search(r"Every one of \d+ lines was processed", result.stdout)
     with server.raw() as raw:
         assert raw.keys("rsmq-demo:*") == []
@@ -49,7 +50,7 @@ def test_the_demo_processes_every_line(server, tmp_path):
 )
 def test_the_demo_reports_why_it_cannot_run(arguments, status):
     result = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "demo.py", *arguments],
+        [sys.executable, DEMO, *arguments],
         capture_output=True,
         text=True,
         check=False,

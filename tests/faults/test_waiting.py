@@ -755,11 +755,12 @@ async def test_a_watcher_that_is_cancelled_before_its_first_step_delays_no_waiti
 
 
 def test_a_cancelled_attempt_to_track_is_made_again(private_server, raw, producer, monkeypatch):
-    attempts = itertools.count()
+    hung = []
     connect = rsmq.waiting.asyncio_.AsyncWatcher._tracking_connection
 
     async def hang_once(self):
-        if next(attempts) == 0:
+        if not hung:
+            hung.append(asyncio.current_task())
             await asyncio.sleep(3600)
         return await connect(self)
 
@@ -769,13 +770,9 @@ def test_a_cancelled_attempt_to_track_is_made_again(private_server, raw, produce
     async def main():
         async with AsyncRSMQ.from_url(private_server.url) as consumer:
             received = asyncio.ensure_future(consumer.receive_message("q", wait=None))
-            connecting = []
-            while not connecting:
+            while not hung:  # a task that is cancelled before it runs would not hang
                 await asyncio.sleep(0.01)
-                connecting = [
-                    task for task in asyncio.all_tasks() if task.get_coro().__name__ == "_connect"
-                ]
-            connecting[0].cancel()
+            hung[0].cancel()
             async with asyncio.timeout(WITHIN_SECONDS):
                 while not is_tracking(raw):
                     await asyncio.sleep(0.01)

@@ -206,7 +206,7 @@ def test_without_redis_a_page_shows_what_it_has_seen_last():
 
 async def _until_stale(http, path):
     """Wait until a page says that Redis is away."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         while True:
             reply = await http("GET", path)
             assert reply.status == 200, path

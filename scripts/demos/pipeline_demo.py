@@ -13,9 +13,7 @@ import argparse
 import json
 import os
 import random
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,12 +22,12 @@ import time
 from datetime import date, timedelta
 from pathlib import Path
 
-import redis
 from rich.console import Console
 
 from rsmq import RSMQ
 from rsmq.cli.commands.pipeline import format_rows
 from rsmq.spark import pipelines
+from scripts.benchmark.server import Server
 
 FIRST_DAY = date(2026, 11, 1)
 DAYS = 7
@@ -50,34 +48,8 @@ def main() -> int:
     if any(folder.iterdir()):
         parser.error(f"{folder} is not empty: give a new folder")
     console = Console(highlight=False)
-    server, url = start_redis(folder)
-    try:
-        return run_demo(console, url, folder, args.orders)
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def start_redis(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
-    """Start a Redis for this demo, on a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    data = folder / "redis"
-    data.mkdir()
-    program = shutil.which("redis-server") or "redis-server"
-    server = subprocess.Popen(
-        [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", data, "--save", ""],
-        stdout=subprocess.DEVNULL,
-    )
-    with redis.Redis(port=port) as client:
-        for _ in range(100):
-            try:
-                client.ping()
-                break
-            except redis.ConnectionError:
-                time.sleep(0.05)
-    return server, f"redis://127.0.0.1:{port}/0"
+    with Server() as server:
+        return run_demo(console, server.url, folder, args.orders)
 
 
 def run_demo(console: Console, url: str, folder: Path, orders: int) -> int:

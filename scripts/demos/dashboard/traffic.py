@@ -1,7 +1,7 @@
 """
 The traffic of the demo: producers, a plain consumer as in Node, and the receiver of a webhook.
 
-It runs until it is terminated: python -m scripts.dashboard_demo.traffic URL PORT [calm|slow]
+It runs until it is terminated: python -m scripts.demos.dashboard.traffic URL PORT [calm|slow]
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Demo:
         self.redis = f"redis://127.0.0.1:{self._port}/0"
         self.web = f"http://127.0.0.1:{port or _free_port()}"
         self.traffic = (
-            sys.executable, "-m", "scripts.dashboard_demo.traffic", self.redis, str(_free_port())
+            sys.executable, "-m", "scripts.demos.dashboard.traffic", self.redis, str(_free_port())
         )  # fmt: skip
 
     def start(self, name: str, *command: str) -> None:
@@ -136,7 +136,7 @@ class Demo:
     def start_worker(self, name: str) -> None:
         """Start a worker; it takes over the messages of its dead predecessor."""
         program = "from rsmq.cli import run_worker; run_worker()"
-        where = f"scripts.dashboard_demo.shop:{_WORKERS[name]}"
+        where = f"scripts.demos.dashboard.shop:{_WORKERS[name]}"
         self.start(name, sys.executable, "-c", program, where, "--name", name, "--url", self.redis)
 
     def _wait(self, name: str, is_ready: Callable[[], object]) -> None:

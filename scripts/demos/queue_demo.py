@@ -3,17 +3,20 @@ Send the lines of a file through a queue, and process every one although a consu
 
 Two consumers receive and delete messages. Half-way one of them dies with messages in flight; these
 become visible again when their visibility timeout ends, and the other consumer processes them. The
-exit status is 0 only if every line was processed.
+exit status is 0 only if every line was processed. Without --url it uses a redis-server of its own,
+or the embedded Redis if none is installed.
 """
 
 from __future__ import annotations
 
 import argparse
 import secrets
+import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from redis.exceptions import RedisError
@@ -22,9 +25,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from rsmq import BYTES, RSMQ, Message, RSMQError
+from scripts.benchmark.server import Server
 
-SAMPLE = Path(__file__).parent / "examples" / "orders.jsonl"
-VISIBILITY_TIMEOUT_SECONDS = 3
+SAMPLE = Path(__file__).parents[1] / "examples" / "orders.jsonl"
+VISIBILITY_TIMEOUT_SECONDS = 1
 IN_FLIGHT_AT_DEATH = 5
 POLL_SECONDS = 0.05
 
@@ -60,7 +64,7 @@ class DemoRun:
                 self.redelivered += message.receive_count > 1
                 if message.receive_count > 1:
                     self.progress.console.print(
-                        f"{message.id} came back: receive count {message.receive_count}"
+                        f"{message.id} is received again: receive count {message.receive_count}"
                     )
         return message
 
@@ -78,11 +82,13 @@ class DemoRun:
         return len(self.processed) >= len(self.expected) // 2
 
     def surviving_consumer(self) -> None:
-        while len(self.processed) < len(self.expected):
+        while True:
             if self.is_half_way:
                 self._other_died.wait()  # so that the other one has messages to die with
             message = self.receive()
             if message is None:
+                if not self.rsmq.get_queue_attributes(self.queue).messages:
+                    return
                 time.sleep(POLL_SECONDS)
                 self.idle_seconds += POLL_SECONDS
             else:
@@ -144,24 +150,52 @@ def report(run: DemoRun, seconds: float, console: Console) -> bool:
     return is_complete
 
 
+@contextmanager
+def redis_of(url: str | None, console: Console) -> Iterator[str]:
+    """Give the URL of the Redis for this run, and print which it is."""
+    if url is not None:
+        yield url
+    elif shutil.which("redis-server"):
+        with Server() as server:
+            version = server.client.info("server")["redis_version"]
+            console.print(
+                f"A temporary redis-server {version} on port {server.port}. Without an installed "
+                "one it would be the embedded Redis, in Python and in this process."
+            )
+            yield server.url
+    else:
+        console.print(
+            "The embedded Redis, in Python and in this process: no redis-server is installed. "
+            "With one, the demo uses it, and is several times faster."
+        )
+        yield "memory://"
+
+
 def main() -> int:
     """Run the demo; return 0 if every line was processed, 1 if not, 2 if it can't run."""
     parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__)
     parser.add_argument("file", nargs="?", type=Path, default=SAMPLE, help="lines to send")
-    parser.add_argument("--url", default="memory://", help="a Redis server (default: embedded)")
+    parser.add_argument("--url", help="a Redis server; memory:// is the embedded one")
     arguments = parser.parse_args()
-    console = Console()
     try:
         lines = arguments.file.read_bytes().splitlines()
-        rsmq = RSMQ.from_url(arguments.url, codec=BYTES, ns="rsmq-demo")
     except OSError as error:
         print(f"scripts/demo: can't read {arguments.file}: {error.strerror}", file=sys.stderr)
         return 2
-    except RSMQError as error:
-        print(f"scripts/demo: {error}", file=sys.stderr)
-        return 2
     if not lines:
         print(f"scripts/demo: {arguments.file} has no lines to send", file=sys.stderr)
+        return 2
+    console = Console()
+    with redis_of(arguments.url, console) as url:
+        return run_demo(url, lines, console)
+
+
+def run_demo(url: str, lines: list[bytes], console: Console) -> int:
+    """Run the demo on one Redis; return as main() does."""
+    try:
+        rsmq = RSMQ.from_url(url, codec=BYTES, ns="rsmq-demo")
+    except RSMQError as error:
+        print(f"scripts/demo: {error}", file=sys.stderr)
         return 2
     queue = f"demo-{secrets.token_hex(4)}"
     try:

@@ -1,0 +1,1 @@
+"""Programs that show a queue, a pipeline and the dashboard at work."""
