@@ -22,7 +22,9 @@ from rsmq.headers import split_envelope
 _META = "sqs:meta"
 _HEAD, _BETWEEN = '{"headers":', ',"body":'
 MAX_ATTRIBUTES = 10
-ATTRIBUTE_NAME = re.compile(r"(?!\.)(?!aws\.|amazon\.)[a-z0-9_.-]{1,256}(?<!\.)", re.IGNORECASE)
+ATTRIBUTE_NAME = re.compile(
+    r"(?!\.)(?!aws\.|amazon\.)[a-z0-9_.-]{1,256}(?<!\.)", re.ASCII | re.IGNORECASE
+)
 ATTRIBUTE_TYPE = re.compile(r"(String|Number|Binary)(\.[^.].*)?", re.DOTALL)
 #: The characters that XML can't have.
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -152,8 +154,8 @@ def decode_whole(raw: bytes) -> SqsContent:
 
 def _written_body(raw: bytes, body: Any) -> str:
     """Return the JSON of a body as it was written, as far as it is in the form of this library."""
-    text = raw.decode()
-    if text.startswith(_HEAD):
+    text = raw.decode(errors="replace")  # JSON may be in UTF-16, or have surrogates
+    if text.startswith(_HEAD + "{"):
         _, end = _DECODER.raw_decode(text, len(_HEAD))
         if text.startswith(_BETWEEN, end) and text.endswith("}"):
             return text[end + len(_BETWEEN) : -1]
@@ -173,7 +175,7 @@ def _content_of(body: str, headers: Mapping[str, str]) -> SqsContent:
         is_binary = kind.startswith("Binary") and is_base64(value)
         kind = kind if is_binary or not kind.startswith("Binary") else "String"
         key = "BinaryValue" if is_binary else "StringValue"
-        attributes[name] = {key: as_xml_text(value), "DataType": kind}
+        attributes[name] = {key: as_xml_text(value), "DataType": as_xml_text(kind)}
     texts = {
         name: as_xml_text(meta[name])
         for name in ("group", "dedup", "trace")

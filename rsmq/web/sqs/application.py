@@ -4,6 +4,7 @@ SQS as an ASGI application: reads a request, finds its caller, runs it, and answ
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import EVERYONE, Principal
 from rsmq.web.audit import AuditEntry, facts_of
 from rsmq.web.client import Client
+from rsmq.web.json_requests import LARGE_BYTES
 from rsmq.web.liveness import client_for_long_call
 from rsmq.web.problems import describe
 from rsmq.web.requests import headers_of, path_of, read_bytes
@@ -41,6 +43,8 @@ from rsmq.web.walks import QueueWalks
 
 #: A MiB of messages, each character of which takes at most six bytes, and the JSON around them.
 MAX_BODY_BYTES = 7 * 1024 * 1024
+#: The characters of a name that an audit records: one to create may have any.
+_MAX_RECORDED = 200
 _NOT_FOUND, _SERVER_FAULT = 404, 500
 _NO_QUEUE = QueueRecord("", "")
 
@@ -85,7 +89,10 @@ class Sqs:
             if is_json_request(headers):
                 refuse = refuse_in_json
             principal, body = await self._admit(scope, headers, receive)
-            request = read_request(headers, scope["query_string"], _path_of_queue(scope), body)
+            read = partial(
+                read_request, headers, scope["query_string"], _path_of_queue(scope), body
+            )
+            request = await asyncio.to_thread(read) if len(body) > LARGE_BYTES else read()
             api = self._api_call(scope, principal, headers, departure)
             answer = await self._run(request, _find(request, scope), self._base_of(scope, api), api)
             media_type, content = request.answer(answer.content, reply.id)
@@ -167,9 +174,8 @@ class Sqs:
         if operation.is_long:
             client = await client_for_long_call(self._queues)
             call = replace(call, api=replace(api, queues=client))
-        facts = facts_of(
-            api.caller, api.address, f"SQS {request.operation}", {"queue": to_stored(name)}, {}
-        )
+        names = {"queue": to_stored(name)[:_MAX_RECORDED]}
+        facts = facts_of(api.caller, api.address, f"SQS {request.operation}", names, {})
         entry = AuditEntry(self._queues, facts, is_destroying=operation.scope is Scope.DESTROY)
         return await entry.record(operation.handler(call), lambda _: {"outcome": "200"})
 

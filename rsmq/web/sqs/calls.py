@@ -18,7 +18,7 @@ from rsmq.web.sqs.queue_records import QueueRecord, QueueRecords
 from rsmq.web.sqs.receipts import ReceiptSigner
 from rsmq.web.table import ApiCall, Scope
 
-_MAX_ENTRIES, _MAX_ID = 10, 80
+_MAX_ENTRIES, _MAX_ID, _MAX_NAMES = 10, 80, 1000
 _WHOLE = re.compile("-?[0-9]{1,9}")
 _ID = re.compile(f"[A-Za-z0-9_-]{{1,{_MAX_ID}}}")
 
@@ -126,7 +126,7 @@ def read_number(
     text = str(value)
     if isinstance(value, bool) or not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
         reason = reason or f"Must be between {low} and {high}, if provided."
-        raise invalid_value(name, text[:100], reason)
+        raise invalid_value(name, text, reason)
     return int(text)
 
 
@@ -135,13 +135,13 @@ def read_texts(parameters: Mapping[str, Any], name: str) -> list[str]:
     Return a list of texts of a request; empty if it is missing.
 
     Raises:
-        SqsError: it is not a list.
+        SqsError: it is not a list, or too long.
     """
     value = parameters.get(name)
     if value is None:
         return []
-    if not isinstance(value, list):
-        raise invalid_value(name, str(value)[:100], "It is not a list.")
+    if not isinstance(value, list) or len(value) > _MAX_NAMES:
+        raise invalid_value(name, value, f"It is not a list of at most {_MAX_NAMES}.")
     return [str(each) for each in value]
 
 

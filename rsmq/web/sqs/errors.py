@@ -28,6 +28,7 @@ _SHAPES = {
     "RequestThrottled": f"{_OWN}RequestThrottled",
 }
 _SERVER_FAULT = 500
+_MAX_SHOWN = 1024
 #: What the other parts of the server refuse, by its HTTP status.
 _REFUSALS = dict.fromkeys((401, 403, 421), ("AccessDenied", 403))
 _REFUSALS[429] = "RequestThrottled", 400
@@ -86,7 +87,8 @@ def invalid(text: str) -> SqsError:
 
 def invalid_value(name: str, value: object, reason: str) -> SqsError:
     """Return the error of a parameter, with its value and the reason, a sentence."""
-    return invalid(f"Value {value} for parameter {name} is invalid. Reason: {reason}")
+    shown = str(value)[:_MAX_SHOWN]
+    return invalid(f"Value {shown} for parameter {name} is invalid. Reason: {reason}")
 
 
 def as_sqs_error(error: Exception) -> SqsError:

@@ -37,7 +37,7 @@ class SqsSite:
 
     def url(self, base: str, name: str) -> str:
         """Return the URL of a queue below an address without a slash at its end."""
-        return f"{base}/{self.account}/{quote(name)}"
+        return f"{base}/{self.account}/{quote(name, safe='', errors='surrogateescape')}"
 
     def name_of_arn(self, parameter: str, arn: Any) -> str:
         """
@@ -65,7 +65,8 @@ def name_of_url(url: Any) -> str:
     """
     if not isinstance(url, str) or not url:
         raise missing("QueueUrl")
-    return unquote(url.partition("?")[0].rstrip("/").rpartition("/")[2])
+    last = url.partition("?")[0].rstrip("/").rpartition("/")[2]
+    return unquote(last, errors="surrogateescape")
 
 
 def is_fifo(name: str) -> bool:

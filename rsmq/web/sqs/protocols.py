@@ -5,6 +5,7 @@ The two protocols: AWS JSON 1.0, and Query with answers in XML. Both carry the s
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -12,12 +13,14 @@ from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
 from rsmq.codecs.sqs_content import as_xml_text
+from rsmq.web import json_requests
 from rsmq.web.sqs.errors import SqsError, invalid
 
 _TARGET = "AmazonSQS."
 _JSON_TYPE, _XML_TYPE = "application/x-amz-json-1.0", "text/xml"
 _XML_SPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
 _MAX_FIELDS = 2000
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 #: What XML would not keep as it is: a CR becomes a line feed.
 _ENTITIES = {"\r": "&#13;", '"': "&quot;"}
 #: Lists and maps of requests in the query protocol: the names of their elements, and the names of
@@ -105,9 +108,10 @@ def read_request(
 
 def _read_json(body: bytes) -> dict[str, Any]:
     try:
-        # A lone surrogate can't be encoded, so it is refused here as any other fault.
-        found = json.loads(body.decode() or "{}")
-        json.dumps(found, ensure_ascii=False).encode()
+        text = body.decode() or "{}"
+        found = json_requests.decode(text)
+        if _SURROGATE.search(text):  # a lone one can't be encoded, so it is a fault as any other
+            json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise SqsError("SerializationException", "The body is not valid JSON.") from None
     if not isinstance(found, dict):

@@ -14,7 +14,7 @@ from rsmq.vocabulary.queues import REQUIRED_ATTRIBUTES
 from rsmq.web.client import Client
 from rsmq.web.sqs.errors import SqsError, invalid_value
 from rsmq.web.sqs.names import SqsSite, is_fifo, to_stored
-from rsmq.web.sqs.queue_records import FIFO_DEFAULTS, MAX_BYTES, QueueRecord, QueueRecords
+from rsmq.web.sqs.queue_records import FIFO_DEFAULTS, MAX_BYTES, MAX_WAIT, QueueRecord, QueueRecords
 from rsmq.wire.fields import KEEP
 from rsmq.wire.limits import MAX_MAXSIZE, UNLIMITED
 
@@ -27,7 +27,7 @@ _RANGES = {
     "DelaySeconds": (0, 900),
     "MaximumMessageSize": (1024, MAX_BYTES),
     "MessageRetentionPeriod": (60, 1_209_600),
-    "ReceiveMessageWaitTimeSeconds": (0, 20),
+    "ReceiveMessageWaitTimeSeconds": (0, MAX_WAIT),
 }
 #: Those that are attributes of this library, by their fields.
 _FIELDS = {"VisibilityTimeout": "vt", "DelaySeconds": "delay", "MessageRetentionPeriod": KEEP}
@@ -145,7 +145,7 @@ def _check_choice(attribute: str, value: str, *, fifo: bool, creates: bool) -> N
 def _read_policy(value: str, name: str, site: SqsSite) -> tuple[str, int]:
     if not value:
         return "", 0
-    refused = partial(invalid_value, "RedrivePolicy", value[:1000])
+    refused = partial(invalid_value, "RedrivePolicy", value)
     try:
         policy = json.loads(value)
         arn, limit = policy["deadLetterTargetArn"], int(str(policy["maxReceiveCount"]))
@@ -197,12 +197,11 @@ class ReadAttributes:
             "QueueArn": self._site.arn(record.name),
             "VisibilityTimeout": str(int(found.vt)),
             "DelaySeconds": str(int(found.delay)),
-            "MaximumMessageSize": str(record.max_bytes),
             "MessageRetentionPeriod": str(int(found.keep or 0) or _RETENTION_WITHOUT_KEEP),
-            "ReceiveMessageWaitTimeSeconds": "0",
             **{name: value for name, value in record.attributes.items() if value},
         }
         shown["MaximumMessageSize"] = str(record.max_bytes)
+        shown["ReceiveMessageWaitTimeSeconds"] = str(record.wait)
         for name, moment in (
             ("CreatedTimestamp", found.created), ("LastModifiedTimestamp", found.modified),
         ):  # fmt: skip

@@ -8,6 +8,7 @@ any client deletes it.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +29,9 @@ _FRESH_SECONDS = 1.0
 _MAX_RECORDS = 10_000
 _ATTEMPTS = 20
 
-MAX_BYTES = 1_048_576
+#: The most bytes of a message, and the most seconds of a wait.
+MAX_BYTES, MAX_WAIT = 1_048_576, 20
+_WHOLE = re.compile("[0-9]{1,9}")
 #: The attributes of a FIFO queue, with their defaults.
 FIFO_DEFAULTS = {
     "FifoQueue": "true",
@@ -69,8 +72,17 @@ class QueueRecord:
         """The bytes that a message may have."""
         if self.maxsize != UNLIMITED:
             return self.maxsize
-        text = self.attributes.get("MaximumMessageSize", "")
-        return int(text) if text.isdecimal() else MAX_BYTES
+        return self._number("MaximumMessageSize", MAX_BYTES, MAX_BYTES)
+
+    @property
+    def wait(self) -> int:
+        """The seconds that a receive waits which does not say how long."""
+        return self._number("ReceiveMessageWaitTimeSeconds", MAX_WAIT, 0)
+
+    def _number(self, attribute: str, highest: int, default: int) -> int:
+        """Return an attribute; the default if others have stored what is not a number for it."""
+        text = self.attributes.get(attribute, "")
+        return int(text) if _WHOLE.fullmatch(text) and int(text) <= highest else default
 
     @property
     def dedup_by_content(self) -> bool:

@@ -9,7 +9,7 @@ import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rsmq.errors import QueueNotFound
+from rsmq.errors import InvalidFormat, MissingParameter, QueueNotFound
 from rsmq.figures.reading import keys_of
 from rsmq.operations.operation import Operation, Steps
 from rsmq.operations.plain import encode_command, plain_commands
@@ -29,12 +29,17 @@ from rsmq.web.sqs.queue_records import FIFO_DEFAULTS, QueueRecord
 from rsmq.web.table import Scope
 from rsmq.wire.fields import DEAD_LETTER_QUEUE, SQS
 from rsmq.wire.keys import Namespace, QueueKeys
-from rsmq.wire.names import decode_name
+from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.sqs_settings import decode_settings, encode_settings, has_fifo
 
 _MAX_RESULTS, _MAX_TAGS = 1000, 50
 _MAX_TAG_KEY, _MAX_TAG_VALUE = 128, 256
 _QUEUES_PER_STEP = 100
+
+
+def _check_policy(call: SqsCall, changed: ChangedAttributes) -> None:
+    if changed.policy and changed.policy[0]:
+        call.api.allow(Scope.SEND, changed.policy[0])  # it gets messages of the queue
 
 
 def _with_policy(changed: ChangedAttributes, error: QueueNotFound) -> Exception:
@@ -60,6 +65,7 @@ async def create(call: SqsCall) -> SqsAnswer:
         ChangedAttributes(given, "", call.state.site, creates=True)  # of a standard queue
     name = check_new_name(name, fifo=fifo)
     changed = ChangedAttributes(given, name, call.state.site, creates=True)
+    _check_policy(call, changed)
     tags = _check_tags(parameters.get("tags") or parameters.get("Tags") or {})
     new, fields = to_stored(name), NEW_FIELDS | changed.fields
     stored = encode_settings((FIFO_DEFAULTS if fifo else {}) | changed.settings, tags)
@@ -84,7 +90,7 @@ async def _check_same(
         record = await call.state.records.find(name, fresh=True)
     except SqsError:
         raise _exists_otherwise("FifoQueue") from None
-    shown = await call.state.attributes.read(record, ["All"] if given else ["QueueArn"])
+    shown = await call.state.attributes.read(record, list(given))
     differing = differing_attribute(changed, given, shown)
     if differing is not None:
         raise _exists_otherwise(differing)
@@ -144,11 +150,13 @@ async def find_names(call: SqsCall, qname: str | None) -> list[str]:
 
 
 def _may_see(call: SqsCall, qname: str) -> bool:
+    """Return whether SQS has a name for a queue, and the caller may see it."""
     try:
+        call.queues.namespace.queue(qname)
         call.api.allow(Scope.STATS, qname)
-    except Refused:
+    except (InvalidFormat, MissingParameter, Refused):
         return False
-    return True
+    return qname == to_stored(qname)
 
 
 def _read_settings_in_steps(namespace: Namespace) -> Steps[dict[str, tuple[bool, str]]]:
@@ -178,7 +186,7 @@ def _page(call: SqsCall, names: list[str], field: str) -> SqsAnswer:
     token = call.parameters.get("NextToken")
     if token:
         try:
-            last = base64.b64decode(str(token), validate=True).decode()
+            last = decode_name(base64.b64decode(str(token), validate=True))
         except (ValueError, binascii.Error):
             raise invalid("Invalid or expired next token.") from None
         names = [name for name in names if name > last]
@@ -187,7 +195,7 @@ def _page(call: SqsCall, names: list[str], field: str) -> SqsAnswer:
     if page:
         content[field] = [call.url(name) for name in page]
     if number is not None and len(page) < len(names):
-        content["NextToken"] = base64.b64encode(page[-1].encode()).decode()
+        content["NextToken"] = base64.b64encode(encode_name(page[-1])).decode()
     return SqsAnswer(content)
 
 
@@ -207,6 +215,7 @@ async def set_attributes(call: SqsCall) -> SqsAnswer:
     if not given:
         raise missing("Attributes")
     changed = ChangedAttributes(given, name, call.state.site, creates=False)
+    _check_policy(call, changed)
 
     def change(record: QueueRecord) -> dict[str, Any]:
         stored = encode_settings({**record.attributes, **changed.settings}, record.tags)
@@ -224,6 +233,8 @@ def _check_tags(given: Any) -> dict[str, str]:
     if not isinstance(given, dict):
         raise invalid("Tags is not a map.")
     tags = {str(key): str(value) for key, value in given.items()}
+    if len(tags) > _MAX_TAGS:
+        raise invalid(f"A queue has at most {_MAX_TAGS} tags.")
     for key, value in tags.items():
         if not 1 <= len(key) <= _MAX_TAG_KEY or len(value) > _MAX_TAG_VALUE:
             raise invalid(
@@ -245,10 +256,7 @@ async def add_tags(call: SqsCall) -> SqsAnswer:
         raise missing("Tags")
 
     def change(record: QueueRecord) -> dict[str, Any]:
-        tags = {**record.tags, **new}
-        if len(tags) > _MAX_TAGS:
-            raise invalid(f"Too many tags added for queue {call.queue.name}.")
-        return {SQS: encode_settings(record.attributes, tags)}
+        return {SQS: encode_settings(record.attributes, _check_tags({**record.tags, **new}))}
 
     await call.state.records.change(call.queue.name, change)
     return NOTHING

@@ -13,16 +13,18 @@ from rsmq.model import Message
 from rsmq.operations.operation import Operation
 from rsmq.operations.plain import plain_command
 from rsmq.operations.replies import parse_reason
+from rsmq.web.delivery import release
 from rsmq.web.routes.receives import receive
 from rsmq.web.sqs import calls, digests
 from rsmq.web.sqs.errors import SqsError, invalid_value, missing
 from rsmq.web.sqs.message_attributes import choose_attributes
 from rsmq.web.sqs.names import from_stored
 from rsmq.web.sqs.operations import Settled, settle_leased
+from rsmq.web.sqs.queue_records import MAX_WAIT
 from rsmq.web.sqs.sends import content_dedup_id
 from rsmq.wire.names import encode_name
 
-_MAX_MESSAGES, _MAX_WAIT, _MAX_VT = 10, 20, 43_200
+_MAX_MESSAGES, _MAX_VT = 10, 43_200
 _VT = f"VisibilityTimeout must be >= 0 and <= {_MAX_VT}."
 
 
@@ -34,11 +36,11 @@ async def receive_messages(call: calls.SqsCall) -> calls.SqsAnswer:
     """
     parameters, queue = call.parameters, call.queue
     number = calls.read_number(parameters, "MaxNumberOfMessages", 1, _MAX_MESSAGES)
-    reason = f"Must be >= 0 and <= {_MAX_WAIT}, if provided."
-    wait = calls.read_number(parameters, "WaitTimeSeconds", 0, _MAX_WAIT, reason)
+    reason = f"Must be >= 0 and <= {MAX_WAIT}, if provided."
+    wait = calls.read_number(parameters, "WaitTimeSeconds", 0, MAX_WAIT, reason)
     vt = calls.read_number(parameters, "VisibilityTimeout", 0, _MAX_VT, _VT)
     if wait is None:
-        wait = int(queue.attributes.get("ReceiveMessageWaitTimeSeconds", 0))
+        wait = queue.wait
     values: dict[str, Any] = {"wait": wait, "extend_groups": queue.is_fifo}
     values |= {} if vt is None else {"vt": vt}
     names = {
@@ -50,8 +52,12 @@ async def receive_messages(call: calls.SqsCall) -> calls.SqsAnswer:
     received = await receive(replace(call.api, values=values), [queue.qname], number or 1)
     if not received:
         return calls.SqsAnswer({})
-    others = await _find_others(call, received, names)
-    shown = [_show(call, each, names, wanted, others.get(each.id, {})) for each in received]
+    try:
+        others = await _find_others(call, received, names)
+        shown = [_show(call, each, names, wanted, others.get(each.id, {})) for each in received]
+    except BaseException:
+        await release(call.queues, received)
+        raise
     return calls.SqsAnswer({"Messages": shown}, tuple(received))
 
 

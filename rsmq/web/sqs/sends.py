@@ -10,17 +10,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from redis.exceptions import RedisError
+
 from rsmq.codecs.sqs_content import SqsContent, has_only_xml_characters
+from rsmq.errors import RSMQError
 from rsmq.operations.arguments import digits
 from rsmq.operations.messages import send_message
 from rsmq.operations.sending import send_messages, send_raws, set_counted_size
 from rsmq.web.bodies import BODIES
 from rsmq.web.sqs import calls, digests
-from rsmq.web.sqs.errors import SqsError, invalid, invalid_value, missing, service_error
+from rsmq.web.sqs.errors import (
+    SqsError,
+    as_sqs_error,
+    invalid,
+    invalid_value,
+    missing,
+    service_error,
+)
 from rsmq.web.sqs.message_attributes import check_attributes
 from rsmq.web.sqs.queue_records import MAX_BYTES, QueueRecord
 
-_MAX_LABEL, _MAX_DELAY = 128, 900
+_MAX_LABEL, _MAX_DELAY, _MAX_TRACE = 128, 900, 1024
 _LABEL = re.compile(f"[!-~]{{1,{_MAX_LABEL}}}")
 _DEDUP_WINDOW_SECONDS = 300
 _OTHER_KIND = "The request include parameter that is not valid for this queue type."
@@ -64,6 +74,8 @@ def _check(queue: QueueRecord, entry: Mapping[str, Any], *, in_batch: bool) -> N
     system = check_attributes(_with_known_names(entry.get("MessageSystemAttributes")))
     group, own_dedup, dedup = _check_order(queue, entry, body, delay, in_batch=in_batch)
     trace = system.get(_TRACE, {}).get("StringValue")
+    if trace is not None and len(trace) > _MAX_TRACE:
+        raise invalid(f"The {_TRACE} has more than {_MAX_TRACE} characters.")
     content = SqsContent(
         body, attributes, None if queue.is_fifo else group, own_dedup, trace
     )  # fmt: skip
@@ -190,7 +202,8 @@ async def send_batch(call: calls.SqsCall) -> calls.SqsAnswer:
     """
     Send up to ten messages; those that are not valid fail alone.
 
-    Messages with the same delay are sent in one atomic step.
+    Messages with the same delay are sent in one atomic step. If one of several steps fails, its
+    messages do.
     """
     entries = calls.read_entries(call.parameters, "SendMessageBatch")
     total = sum(map(_size_of_entry, entries))
@@ -213,10 +226,16 @@ async def send_batch(call: calls.SqsCall) -> calls.SqsAnswer:
     shown: dict[str, dict[str, Any]] = {}
     for delay in dict.fromkeys(each.delay for each in good.values()):
         chosen = {id: each for id, each in good.items() if each.delay == delay}
-        ids = await _send(call, list(chosen.values()))
+        try:
+            ids = await _send(call, list(chosen.values()))
+        except (RSMQError, RedisError, OSError) as error:
+            if not shown:
+                raise
+            failed += [calls.failed_entry(id, as_sqs_error(error)) for id in chosen]
+            continue
         for (entry_id, message), id in zip(chosen.items(), ids, strict=True):
             shown[entry_id] = {"Id": entry_id, **_show(call.queue, message, id)}
-    return calls.batch_answer([shown[id] for id in good], failed)
+    return calls.batch_answer([shown[id] for id in good if id in shown], failed)
 
 
 def _size_of_entry(entry: Mapping[str, Any]) -> int:

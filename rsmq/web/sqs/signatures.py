@@ -22,7 +22,7 @@ from rsmq.web.sqs.errors import SqsError
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _WINDOW_SECONDS = 15 * 60
 _MAX_EXPIRES_SECONDS = 7 * 24 * 3600
-_PARTS = re.compile(r"(\w+)=([^,\s]+)")
+_PARTS_OF_HEADER = ("Credential", "SignedHeaders", "Signature")
 _CREDENTIAL = re.compile(r"([^/]{1,128})/(\d{8})/([\w-]{1,64})/sqs/aws4_request")
 _STAMP = "%Y%m%dT%H%M%SZ"
 _UNSAFE = "-_.~"
@@ -153,6 +153,8 @@ class Signatures:
         _check_time(stamp, date, parts.get("Expires"))
         secret, principal = self._find(key_id)
         signed = tuple(parts.get("SignedHeaders", "").split(";"))
+        if len(set(signed)) < len(signed):
+            raise _mismatch("A signed header is named twice.")
         needed = {"host", *({"x-amz-target"} & headers.keys())}
         if not is_in_query:
             needed.add("x-amz-date")
@@ -178,7 +180,9 @@ class Signatures:
 def _find_parts(headers: Mapping[str, str], query: bytes) -> tuple[dict[str, str], bool]:
     kind, _, rest = headers.get("authorization", "").partition(" ")
     if kind == _ALGORITHM:
-        return dict(_PARTS.findall(rest)), False
+        parts = dict(part.strip().partition("=")[::2] for part in rest.split(","))
+        # A header has no time of its own: one that is added to it is not signed.
+        return {name: parts.get(name, "") for name in _PARTS_OF_HEADER}, False
     pairs = dict(_pairs_of(query))
     if pairs.get("X-Amz-Algorithm") == _ALGORITHM:
         prefix = "X-Amz-"

@@ -127,6 +127,24 @@ def test_a_changed_request_is_refused(call):
         assert call("GET", path, {**headers, **more})[0] == 403, more
 
 
+def test_a_header_does_not_prolong_a_signature(call):
+    path, headers = _signed(at=datetime.now(UTC) - timedelta(hours=1))
+    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    for more in ("", ", Expires=604800", f", Expires=604800, Date={now}"):
+        status, text = call(
+            "GET", path, {**headers, "authorization": headers["authorization"] + more}
+        )
+        assert (status, "Signature expired" in text) == (403, True)
+
+
+def test_a_header_is_signed_once(call):
+    path, headers = _signed()
+    for many in ("host;" * 2 + "x-amz-date", "host;x-amz-date" + ";a" * 10_000):
+        authorization = headers["authorization"].replace("host;x-amz-date", many)
+        status, text = call("GET", path, {**headers, "authorization": authorization})
+        assert (status, "named twice" in text) == (403, True)
+
+
 @pytest.mark.parametrize("garbage", [
     "AWS4-HMAC-SHA256", "AWS4-HMAC-SHA256 Credential=a/b/c", "AWS4-HMAC-SHA256 " + "a=b," * 500,
     "AWS4-HMAC-SHA256 Credential=ALL/20260101/eu/sqs/aws4_request, SignedHeaders=, Signature=é",
