@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import quote
 
 from rsmq.errors.guarded_log import get_logger
@@ -266,9 +266,8 @@ async def _nothing_to_give_back(_: None) -> None:
     pass
 
 
-async def _never() -> NoReturn:
-    await asyncio.Event().wait()
-    raise AssertionError
+def _never() -> asyncio.Future[None]:
+    return asyncio.get_running_loop().create_future()
 
 
 async def _always() -> bool:

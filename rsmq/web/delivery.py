@@ -49,11 +49,11 @@ class Departure:
         self._connection = None if scope is None else scope.get(CONNECTION)
         self._task: asyncio.Task[None] | None = None
 
-    async def wait(self) -> None:
-        """Return when the client has left."""
+    def wait(self) -> asyncio.Future[None]:
+        """Return a future that is done when the client has left."""
         if self._task is None:
             self._task = asyncio.create_task(self._watch())
-        await asyncio.shield(self._task)
+        return asyncio.shield(self._task)
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -83,9 +83,9 @@ class Departure:
 
 async def while_connected(
     receive: Coroutine[Any, Any, T],
-    has_left: Callable[[], Awaitable[None]],
+    has_left: Callable[[], asyncio.Future[None]],
     give_back: Callable[[T], Awaitable[None]],
-    watch: Coroutine[Any, Any, NoReturn] | None = None,
+    watch: asyncio.Future[NoReturn] | None = None,
 ) -> T:
     """
     Return the result of a receive, unless the client leaves before.
@@ -99,10 +99,9 @@ async def while_connected(
         ClientLeft: the client has left, and the receive is cancelled.
     """
     receiving = asyncio.ensure_future(receive)
-    leaving = asyncio.ensure_future(has_left())
-    ends: list[asyncio.Future[Any]] = [leaving]
+    ends: list[asyncio.Future[Any]] = [has_left()]
     if watch is not None:
-        ends.append(asyncio.ensure_future(watch))
+        ends.append(watch)
     try:
         await asyncio.wait({receiving, *ends}, return_when=asyncio.FIRST_COMPLETED)
         if receiving.done():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
@@ -23,6 +22,7 @@ from rsmq.web.problems import unavailable
 _REPLY_SECONDS = 60.0
 #: So all waits of a process cost less than one command a second.
 _BEAT_SECONDS = 1.5
+_CHECKS_IN_A_ROW = 50
 
 
 async def ping(queues: Client) -> None:
@@ -54,58 +54,58 @@ async def client_for_long_call(queues: Client) -> Client:
     return queues.with_reply_timeout(_REPLY_SECONDS)
 
 
-@dataclass(slots=True)
-class _Beat:
-    """A PING: whether it has ended, and why there was no answer."""
-
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-    error: Exception | None = None
-
-
 class Liveness:
     """Sends one PING to each server of a client, again and again, while anybody waits."""
 
     def __init__(self, queues: Client) -> None:
         self._queues = queues
-        self._waiting = 0
+        self._waits: dict[asyncio.Future[NoReturn], Callable[[], Awaitable[None]]] = {}
         self._task: asyncio.Task[None] | None = None
-        self._next = _Beat()
 
-    async def watch(self, check: Callable[[], Awaitable[None]]) -> NoReturn:
+    @property
+    def waiting(self) -> int:
+        """How many waits are watched."""
+        return len(self._waits)
+
+    def watch(self, check: Callable[[], Awaitable[None]]) -> asyncio.Future[NoReturn]:
         """
-        Wait until a server does not answer.
+        Return a future that fails if a server does not answer. It is cancelled with its wait.
 
         Args:
-            check: called after each sign of life; it ends the wait if it raises.
-
-        Raises:
-            RedisError, RSMQError, OSError: a server has not answered.
+            check: called after each sign of life; the future fails if it raises.
         """
-        self._waiting += 1
+        wait: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
+        self._waits[wait] = check
+        wait.add_done_callback(self._waits.pop)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
-        try:
-            while True:
-                beat = self._next
-                await beat.ended.wait()
-                if beat.error is not None:
-                    raise beat.error.with_traceback(None)  # that of the waits before this one
-                await check()
-        finally:
-            self._waiting -= 1
+        return wait
 
     async def _run(self) -> None:
-        while self._waiting:
+        while self._waits:
             await asyncio.sleep(_BEAT_SECONDS)
-            beat = self._next
+            error: Exception | None = None
             try:
                 await ping(self._queues)
             except ResponseError:
                 pass  # it answers
-            except (RedisError, RSMQError, OSError) as error:
-                beat.error = error
-            self._next = _Beat()
-            beat.ended.set()
+            except (RedisError, RSMQError, OSError) as found:
+                error = found.with_traceback(None)
+            await self._end_waits(error)
+
+    async def _end_waits(self, error: Exception | None) -> None:
+        """End those waits that may not go on: all after an error of the server."""
+        for number, (wait, check) in enumerate(list(self._waits.items())):
+            if number % _CHECKS_IN_A_ROW == 0:
+                await asyncio.sleep(0)  # so that a message does not wait for thousands of checks
+            failure = error
+            try:
+                if failure is None and not wait.done():
+                    await check()
+            except Exception as found:  # noqa: BLE001 - the wait raises it
+                failure = found
+            if failure is not None and not wait.done():
+                wait.set_exception(failure)
 
 
 _of_clients: WeakKeyDictionary[Any, Liveness] = WeakKeyDictionary()

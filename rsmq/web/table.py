@@ -4,6 +4,7 @@ The form of the table of operations: an entry, what its handler gets, and what i
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -81,7 +82,7 @@ class ApiCall:
         headers: by names in lower case.
         allow: raises Forbidden unless the caller has a scope for a queue, for what the table can't
             know: queues that a body names, and changes without a receipt.
-        has_left: returns when the client has left.
+        has_left: returns a future that is done when the client has left.
         redaction: what of bodies the caller does not see when it reads messages.
         keeps_rights: returns whether the caller is still known and has the same rights, for an
             answer that goes on.
@@ -98,7 +99,7 @@ class ApiCall:
     raw: bytes
     headers: Mapping[str, str]
     allow: Callable[[Scope, str], None]
-    has_left: Callable[[], Awaitable[None]]
+    has_left: Callable[[], asyncio.Future[None]]
     redaction: Redaction
     keeps_rights: Callable[[], Awaitable[bool]]
     caller: str

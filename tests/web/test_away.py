@@ -165,7 +165,7 @@ def test_a_receive_that_waits_ends_when_redis_begins_to_hang(proxy, server, ns, 
 
 
 async def _waits(queues, number):
-    return queues.watcher._state.schedule and liveness.liveness_of(queues)._waiting == number
+    return queues.watcher._state.schedule and liveness.liveness_of(queues).waiting == number
 
 
 def test_all_receives_that_wait_share_one_ping_for_each_server(monkeypatch):

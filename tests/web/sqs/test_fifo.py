@@ -127,7 +127,7 @@ def test_a_long_poll_gets_the_next_message_when_the_one_before_is_deleted(run_sq
             await _send(sqs, "q.fifo", body, "g")
         (first,) = await _receive(sqs, "q.fifo", 1)
         waiting = asyncio.create_task(_receive(sqs, "q.fifo", 1, WaitTimeSeconds=20))
-        while not liveness_of(queues)._waiting:
+        while not liveness_of(queues).waiting:
             await asyncio.sleep(0.001)
         await sqs.ok("DeleteMessage", queue="q.fifo", ReceiptHandle=first["ReceiptHandle"])
         assert [each["Body"] for each in await waiting] == ["2"]

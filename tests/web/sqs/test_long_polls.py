@@ -46,7 +46,7 @@ def test_each_of_many_polls_ends_with_one_message_of_any_client(run_sqs):
             asyncio.create_task(_poll(sqs, names[number % _QUEUES], received))
             for number in range(_POLLS)
         ]
-        while liveness_of(queues)._waiting < _POLLS:
+        while liveness_of(queues).waiting < _POLLS:
             await asyncio.sleep(0.001)
 
         async def by_python(name):
@@ -90,10 +90,10 @@ def test_a_message_for_a_client_that_leaves_ends_the_next_poll_at_once(run_sqs):
         received, left = asyncio.Queue(), asyncio.Event()
         await sqs.ok("CreateQueue", QueueName="q")
         leaving = asyncio.create_task(_poll(sqs, "q", received, left))
-        while not liveness_of(queues)._waiting:
+        while not liveness_of(queues).waiting:
             await asyncio.sleep(0.001)
         staying = asyncio.create_task(_poll(sqs, "q", received))
-        while liveness_of(queues)._waiting < 2:
+        while liveness_of(queues).waiting < 2:
             await asyncio.sleep(0.001)
         left.set()
         await queues.send_message("q", "a")

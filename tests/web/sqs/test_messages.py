@@ -201,7 +201,7 @@ def test_a_client_that_leaves_a_long_poll_gets_nothing(run_sqs):
         waiting = asyncio.create_task(
             sqs("ReceiveMessage", queue="q", WaitTimeSeconds=20, left=left)
         )
-        while not liveness_of(queues)._waiting:
+        while not liveness_of(queues).waiting:
             await asyncio.sleep(0.001)
         left.set()
         await queues.send_message("q", "a")
