@@ -49,8 +49,10 @@ local function may_follow(of, next, count, now)
 end
 
 -- Adds the next messages of their groups to the messages that are due of a queue, each behind the one before it, up to
--- `most` messages with bodies of at most `room` bytes. What is due of other groups behind them is left.
-local function extend_groups(of, most, room, now)
+-- `most` messages with bodies of at most `room` bytes. What is due of other groups behind them is left. With `size`, the
+-- messages are for calls with so many each: a row is in one call, and has none that was received before, which may have a
+-- call of its own.
+local function extend_groups(of, most, room, now, size)
   local due, before = of.due, {}
   local wanted = {told = {}, again = {}, number = 0, size = 0, cleared = due.cleared, throttle = due.throttle, taken = {}}
   most = due.throttle and math.min(most, due.throttle.room) or most
@@ -73,12 +75,14 @@ local function extend_groups(of, most, room, now)
     end
     add(id, body, at and due.again[at + 1], at and due.again[at + 2])
     local _, group = group_of(of.zset, id)
-    local is_ordered = group and string.byte(group) ~= 1 and has_local_lists(of.zset)
-    for _, next in ipairs(is_ordered and wanted.number < most and behind(of.zset, group, id, most - wanted.number) or {}) do
+    local last = size and math.min(most, math.ceil(wanted.number / size) * size) or most
+    local is_ordered = group and string.byte(group) ~= 1 and has_local_lists(of.zset) and not (size and at)
+    for _, next in ipairs(is_ordered and wanted.number < last and behind(of.zset, group, id, last - wanted.number) or {}) do
       local values = redis.call('HMGET', of.hash, next.id, next.id .. ':rc', next.id .. ':fr')
       if not is_gone(of.zset, next.id) then
         local count = whole(values[2])
-        if not values[1] or wanted.size + #values[1] > room or wanted.number == most or not may_follow(of, next, count, now) then
+        if not values[1] or wanted.size + #values[1] > room or wanted.number == last or size and count > 0
+          or not may_follow(of, next, count, now) then
           break
         end
         add(next.id, values[1], values[2] and count + 1, values[3])

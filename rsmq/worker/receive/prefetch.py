@@ -303,15 +303,13 @@ class Prefetcher:
         if self._hooks["after_receive"]:
             messages = [single.to_delivery(lane.name, lane.codec) for single in singles]
             self._hooks.call("after_receive", lane.name, messages)
+        size = lane.listener.batch
+        if size is not None:
+            return _make_batches(lane, singles, size, sent_at)
         quarantined: list[SingleJob] = []
         if result.redelivered:
             quarantined = [single for single in singles if single.is_quarantined]
             singles = [single for single in singles if not single.is_quarantined]
-        size = lane.listener.batch
-        if size is not None:
-            return _make_batches(lane, singles, size, sent_at), _make_batches(
-                lane, quarantined, 1, sent_at
-            )
         lane.add((*singles, *quarantined), sent_at)
         for single in (*singles, *quarantined) if lane.variants else ():
             lane.in_flight.renew_by(single, single.renew_at)
@@ -405,11 +403,17 @@ def _make_variant(lane: Lane, id: str, raw: bytes, *args: Any) -> SingleJob:
 
 def _make_batches(
     lane: Lane, singles: list[SingleJob], size: int, sent_at: float
-) -> list[BatchJob]:
-    batches = []
+) -> tuple[list[BatchJob], list[BatchJob]]:
+    """Return the calls, and those in quarantine. Messages of a group are in one call."""
+    batches, quarantined = [], []
     for at in range(0, len(singles), size):
-        batch = BatchJob(lane, singles[at : at + size], sent_at)
-        batch.is_quarantined = singles[at].is_quarantined
+        of_call = singles[at : at + size]
+        if fit := [single for single in of_call if not single.is_quarantined]:
+            batches.append(BatchJob(lane, fit, sent_at))
+        for single in of_call:
+            if single.is_quarantined:
+                quarantined.append(BatchJob(lane, [single], sent_at))
+                quarantined[-1].is_quarantined = True
+    for batch in (*batches, *quarantined):
         lane.add(batch.leases, sent_at)
-        batches.append(batch)
-    return batches
+    return batches, quarantined

@@ -30,6 +30,7 @@
 -- @include unbegun.lua
 -- @include workers.lua
 -- @include in_flight.lua
+-- @include due_batches.lua
 -- @include due_many.lua
 -- @include limits.lua
 -- @include expired.lua
@@ -41,16 +42,17 @@ local queues = KEYS
 local token, slots, room = ARGV[1], ARGV[2], ARGV[3]
 local requests = ARGV
 
-local states, found, fills, groups, expiries, fields = {}, {}, '', '', {}, {}
+local states, found, fills, groups, places = {}, {}, '', '', {}
 for at = 2, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
   local stored = queue(hash, 'x:paused', 'x:keep', 'x:limited', 'x:groups', 'x:throttle')
-  fields[at / 2], groups = stored, groups .. (stored and stored[7] and ' g' .. at / 2 or '')
+  groups = groups .. (stored and stored[7] and ' g' .. at / 2 or '')
   states[at / 2] = not stored and 'm' or stored[4] and 'p' or '-'
   if states[at / 2] == '-' then
     allow_removal(zset, hash)
-    expiries[at / 2] = (stored[5] or stored[6])
-      and expiry(namespace_of(zset, requests[5 * at / 2 + 3]), zset, hash, stored[5], stored[6])
+    places[at / 2] = {hash = hash, zset = zset, limited = stored[6], groups = stored[7], limits = stored[8],
+      expires = (stored[5] or stored[6])
+        and expiry(namespace_of(zset, requests[5 * at / 2 + 3]), zset, hash, stored[5], stored[6])}
   end
 end
 local tracked = tracked_queues(queues, requests, 5 * #states + 4)
@@ -60,14 +62,13 @@ end
 local now, has_found, left, bytes = server_time_ms(), false, tonumber(slots), tonumber(room)
 for at, state in ipairs(states) do
   if state == '-' and bytes > 0 and (left > 0 or not has_found) then
-    local hash, zset = queues[2 * at], queues[2 * at + 1]
-    local size, max_messages, rest = plan_batches(zset, now, left, requests, 5 * at)
-    local due = due_messages(zset, hash, now, max_messages, bytes, not has_found, nil, expiries[at],
-      fields[at][8], false, fields[at][6] and fields[at][6] ~= '1')
+    local size, max_messages, rest = plan_batches(queues[2 * at + 1], now, left, requests, 5 * at)
+    local full = rest and math.min(requests[5 * at + 2], math.ceil(max_messages / size) * size) or max_messages
+    local due = due_batches(places[at], now, max_messages, bytes, not has_found, size, full)
     found[at], has_found = due, has_found or due.number > 0
     left, bytes = math.max(left - math.ceil(due.number / size), 0), bytes - due.size
-    states[at] = (due.number == max_messages or bytes <= 0 or due.cleared >= 1000) and '+' or '.'
-    if rest and due.number == max_messages then
+    states[at] = (due.number >= max_messages or bytes <= 0 or due.cleared >= 1000) and '+' or '.'
+    if rest and due.number >= max_messages then
       states[at], fills = rest == '' and '.' or 'f', fills .. rest
     end
   end
@@ -77,7 +78,7 @@ local unbegun, retries = {}, {}
 for at, due in pairs(found) do -- before the first delivery, which may not be repeated
   remove_cancelled(tracked, at, queues[2 * at], queues[2 * at + 1], due, now)
   unbegun[at] = #due.again > 0 and unbegun_receives(queues[2 * at + 1], queues[2 * at], received_before(due))
-  retries[at] = own_retries(queues[2 * at + 1], fields[at][6], due.told)
+  retries[at] = own_retries(queues[2 * at + 1], places[at].limited, due.told)
 end
 
 local answer = {digits(now), ''}
@@ -85,7 +86,7 @@ for at in ipairs(states) do
   local due = found[at]
   if due and due.number > 0 then
     local vt, name = requests[5 * at - 1], requests[5 * at + 3]
-    deliver(queues[2 * at], queues[2 * at + 1], due, answer[1], digits(now + vt))
+    deliver_batches(places[at], now, digits(now + vt))
     record_in_flight(in_flight, due, name)
     begin_jobs(tracked, at, queues[2 * at + 1], due, unbegun[at], now, tonumber(vt))
   end
