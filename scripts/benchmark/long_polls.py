@@ -6,13 +6,16 @@ Long polls of SQS in one process of ``rsmq web``: what many of them cost, and ho
 It starts Redis and ``rsmq web``, and opens connections with a long poll each. First nothing is
 sent: the memory and the processor time of the process are those of polls that wait. Then messages
 are sent one at a time, by each kind of client, and the time from the send to the answer of a poll
-is measured: from the begin of the call, or from the time at which a message becomes visible.
+is measured: from the begin of the call, or from the time at which a message becomes visible. Last,
+how long the event loop of the process has run meanwhile, and how long it has waited for a processor
+that others had: a time of a poll can't be shorter than such a wait.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import resource
@@ -117,6 +120,12 @@ def read_usage(pid: int) -> tuple[float, float]:
     return ticks / os.sysconf("SC_CLK_TCK"), memory / 2**20
 
 
+def read_schedule(pid: int) -> tuple[float, float, float]:
+    """Return the time, and for how long the main thread of a process has run, and waited to run."""
+    ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+    return time.time(), int(ran) / 1e9, int(waited) / 1e9
+
+
 async def measure_wakes(
     label: str, polls: Polls, count: int, send: Callable[[int], Awaitable[float]]
 ) -> None:
@@ -134,7 +143,7 @@ async def measure_wakes(
         times.append((at - begun) * 1000)
     times.sort()
     p50, p99 = statistics.median(times), times[int(len(times) * 0.99)]
-    print(f"{label:34} p50 {p50:6.1f} ms   p99 {p99:6.1f} ms", flush=True)
+    print(f"{label:34} p50 {p50:6.1f} ms   p99 {p99:6.1f} ms   most {times[-1]:6.1f}", flush=True)
 
 
 async def measure(port: int, server: Server, pid: int, polls_wanted: int, count: int) -> None:
@@ -193,16 +202,19 @@ async def measure(port: int, server: Server, pid: int, polls_wanted: int, count:
 
     async def by_visibility(_: int) -> float:
         await queues.send_message("q0", _KEPT)
-        _, message = await polls.received.get()
+        _at, message = await polls.received.get()
         handle = message["ReceiptHandle"]
         return await call_once("ChangeMessageVisibility", VisibilityTimeout=0, ReceiptHandle=handle)
 
+    since = read_schedule(pid)
     try:
         for label, send in (
             ("a send by Python", by_python), ("a send by Node", by_node), ("a send by SQS", by_sqs),
             ("the end of a delay of 0.2 s", by_a_delay), ("a visibility set to 0", by_visibility),
         ):  # fmt: skip
             await measure_wakes(label, polls, count, send)
+        seconds, ran, waited = (b - a for a, b in zip(since, read_schedule(pid), strict=True))
+        print(f"the event loop ran {ran / seconds:.1%}, and waited to run {waited / seconds:.1%}")
     finally:
         await polls.stop()
         node.terminate()
@@ -216,6 +228,7 @@ def main() -> None:
     parser.add_argument("--polls", type=int, default=2000)
     parser.add_argument("--messages", type=int, default=200, help="by each kind of client")
     options = parser.parse_args()
+    gc.disable()  # else the times of polls are also those of the collections here
     server = Server(redis_7())
     command = [sys.executable, "-m", "rsmq", "web", "--port", "0", "--sqs-port", "0", "--no-auth"]
     environment = {**os.environ, "RSMQ_URL": server.url, "RSMQ_CONFIG": "/dev/null"}
