@@ -18,7 +18,7 @@ from pathlib import Path
 
 _ROOT = Path(__file__).parents[1]
 _PASSED, _FAILED, _NO_NPM = range(3)
-#: What concerns Node's newest client; those of other clients are left out by their names.
+#: The tests of Node's newest client; those of other clients are left out by their names.
 _TESTS = ("pairs", "beyond", "errors", "deviations", "differential", "quirks")
 _OTHERS = "not 0.7.2 and not PHP and not PyRSMQ and not pyrsmq and not version_of_a_client"
 _SENTENCE = re.compile(r"npm's newest, \S+, on \d{4}-\d\d-\d\d")

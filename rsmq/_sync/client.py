@@ -584,7 +584,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         has seen in their queue (one second until a worker has ended one), but every 30 seconds at
         least, and for a twentieth of the time at most. If a record has expired unseen in spite of
         it, the state of this job is ``expired``.
-        A failed job is no error here: ``status.result()`` returns the result or raises it.
+        A failed job raises nothing here: ``status.result()`` returns the result or raises it.
 
         Args:
             jobs: handles, of any queues.
@@ -861,8 +861,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
             NotPossible: confirm has fsync, and the server can't say what is on disk.
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; dedup_id is not a
-                str of 1 to 128 characters, nor is unique_key, group or limit_key; rate is no rate;
-                or deliver_at is not an aware datetime.
+                str of 1 to 128 characters, nor is unique_key, group or limit_key; rate is
+                malformed; or deliver_at is not an aware datetime.
             InvalidCombination: more than one of delay, deliver_at and front is set, or two of
                 group, limit_key and front; or replace, max_wait, limit_key, max_running or rate is
                 set without the arguments that it needs. It is an InvalidFormat and an InvalidValue.
@@ -928,7 +928,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
             NotPossible: confirm has fsync, and the server can't say what is on disk.
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; a dedup_id is not a
-                str of 1 to 128 characters, or a unique_key, group or limit_key; rate is no rate;
+                str of 1 to 128 characters, or a unique_key, group or limit_key; rate is malformed;
                 bodies is not an iterable, or is a str or bytes; the numbers of bodies and
                 dedup_ids, unique_keys, groups or limit_keys differ; or deliver_at is not an aware
                 datetime.

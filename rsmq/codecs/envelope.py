@@ -23,8 +23,8 @@ class EnvelopeCodec(Generic[In_contra, Out_co]):
     the queue's maxsize.
 
     Consumers without this codec, also those in other languages, see the envelope as the body. A
-    JSON object with exactly these two fields, whose headers are an object, is an envelope, whoever
-    has written it. If a body looks like that, this codec puts it into an envelope.
+    JSON object with exactly these two fields, whose headers are an object, is an envelope of any
+    producer. If a body looks like that, this codec puts it into an envelope.
     """
 
     __slots__ = ("_codec",)

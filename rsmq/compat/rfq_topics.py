@@ -1,5 +1,5 @@
 """
-What rfq does with a topic, on a queue. The commands of ``rsmq rfq`` do the same.
+The operations of rfq on a topic, on a queue. The commands of ``rsmq rfq`` do the same.
 
 A topic is a queue. Its backlog contains the visible messages, its nextlog those in flight and those
 that wait for a retry. Delayed messages, which rfq does not have, are in neither list.

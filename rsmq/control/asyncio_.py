@@ -106,7 +106,7 @@ class AsyncWorkers:
         """
         Stop a worker gracefully, as SIGTERM does. One atomic script, which does not wait for it.
 
-        What has started it may start it again, as the supervisor of ``--processes`` does.
+        Its supervisor may start it again, as the supervisor of ``--processes`` does.
 
         Args:
             name: the worker's name.

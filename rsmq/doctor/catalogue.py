@@ -173,7 +173,7 @@ _QUEUES = {
         "warning",
         "the entry of worker {detail} in the registry can't be read",
         "another program",
-        "No list shows it, and nobody takes over its messages before they become visible.",
+        "No list shows it, and no worker takes over its messages before they become visible.",
         "By hand: redis-cli HDEL NS:x:workers NAME; a worker that lives writes it again.",
     ),
     "broken-schedule": Fault(

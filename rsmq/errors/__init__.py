@@ -497,7 +497,7 @@ class SubscriberExists(RSMQError):
     def __init__(self, own_queue: str, *, is_queue_of_others: bool) -> None:
         if is_queue_of_others:
             text = "The queue of the subscriber exists already"
-            hint = "Give the subscriber another name, or delete the queue if nobody uses it."
+            hint = "Give the subscriber another name, or delete the queue if it is unused."
         else:
             text = "The subscriber exists, with other settings or as one that is being removed"
             hint = Hint("Pass ", Passed("replace", True), " to change it.")
@@ -771,7 +771,7 @@ class JobNotFound(RSMQError):
 
 
 class JobNotEnded(RSMQError, TimeoutError):
-    """A job has not ended within the timeout of the call; it goes on. ``value`` is the id."""
+    """A job has not ended within the timeout of the call; it continues. ``value`` is the id."""
 
     code = "jobNotEnded"
 

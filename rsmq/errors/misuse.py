@@ -35,7 +35,7 @@ def explain_arguments(init: Method) -> Method:
 class NamesElsewhere:
     """The base class of what is looked for by its names in other task systems."""
 
-    #: What to write instead, by a name of another system.
+    #: The names to write instead, by a name of another system.
     _elsewhere: ClassVar[Mapping[str, str]] = {}
 
     if not TYPE_CHECKING:  # for type checkers, the names do not exist

@@ -90,7 +90,7 @@ def causes_of_message(facts: ObservedMessage) -> list[Cause]:
     causes = [Cause.PAUSED] if is_paused else []
     if facts.is_hidden:
         state = _hidden_state(facts)
-        # A worker finishes what it has, also while the queue is paused.
+        # A worker finishes its messages, also while the queue is paused.
         causes = [state, *causes] if state is Cause.HELD else [*causes, state]
     if facts.lost_receives >= _LOST_RECEIVES:
         causes.append(Cause.RECEIVED_AGAIN)

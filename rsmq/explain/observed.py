@@ -1,5 +1,5 @@
 """
-What is read of a queue and of a message to say what they wait for.
+The facts of a queue and of a message that say what they wait for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rsmq.wire.workers import WorkerInfo
 _MIN_RETRYING = 3
 #: Minutes of the history that a rate is computed from.
 RATE_MINUTES = 10
-#: Nobody receives from a queue if nothing was received for so many minutes.
+#: A queue counts as not received from if nothing was received for so many minutes.
 IDLE_MINUTES = 5
 #: Receives may be of the time before a change of their queue for so many of its visibility
 #: timeouts: one until a message is visible again, one until it is lost again; and for so long.
@@ -75,7 +75,7 @@ class QueueRates:
 @dataclass(frozen=True, slots=True)
 class ObservedQueue:
     """
-    What is known of a queue at a moment.
+    The known facts of a queue at a moment.
 
     Attributes:
         name: its name.
@@ -111,7 +111,7 @@ class ObservedQueue:
 
     @property
     def is_received(self) -> bool:
-        """Whether somebody is known to receive from it."""
+        """Whether a consumer is known to receive from it."""
         if self.received_lately is not None:
             return self.received_lately > 0
         return self.rates is not None and self.rates.received_per_minute > 0
@@ -205,7 +205,7 @@ class MessageBefore:
 @dataclass(frozen=True, slots=True)
 class ObservedMessage:
     """
-    What is known of a message at a moment.
+    The known facts of a message at a moment.
 
     Attributes:
         queue: what is known of its queue.

@@ -133,8 +133,8 @@ def _held_by_dead_worker(facts: ObservedMessage) -> str:
         return _in_flight(facts)
     return (
         f"Worker {facts.holder.name} had it in flight and has been "
-        f"{_dead_for(facts.holder, facts.queue)}; it comes back at {_visible_at(facts)}, or when a "
-        "worker of this name starts."
+        f"{_dead_for(facts.holder, facts.queue)}; it is visible again at {_visible_at(facts)}, "
+        "or when a worker of this name starts."
     )
 
 
@@ -322,7 +322,10 @@ def _no_worker(facts: ObservedQueue) -> str:
     dead = [each for each in facts.workers if not each.alive]
     last = max(dead, key=lambda each: each.seen_ms, default=None)
     note = "" if last is None else f"; worker {last.name} has been {_dead_for(last, facts)}"
-    return f"No live worker listens to queue {facts.name}, and nobody is known to receive{note}."
+    return (
+        f"No live worker listens to queue {facts.name}, and no other consumer is known to "
+        f"receive{note}."
+    )
 
 
 def _limited(facts: ObservedQueue) -> str:

@@ -22,7 +22,7 @@ _EXTENDED_MS = 1000
 
 
 class EventKind(StrEnum):
-    """What has happened to a message, or will; each is equal to its text."""
+    """The past and future events of a message; each is equal to its text."""
 
     SENT = "sent"
     REDRIVEN = "redriven"

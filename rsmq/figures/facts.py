@@ -105,7 +105,7 @@ def parse_repeated(found: Sequence[Any]) -> RepeatedReceives:
 @dataclass(frozen=True, slots=True)
 class QueueBacklog:
     """
-    What waits in a queue.
+    The waiting messages of a queue.
 
     Attributes:
         name: its name.
@@ -160,7 +160,7 @@ def _parse_backlog(stored: Any, name: str, _: int) -> QueueBacklog:
 @dataclass(frozen=True, slots=True)
 class QueueActivity:
     """
-    What was sent and received in a queue.
+    The sends and receives of a queue.
 
     Attributes:
         sent_per_second: messages per second in the last one or two minutes; None if they were not
@@ -288,9 +288,9 @@ def _parse_next(values: list[Any], _name: str, _now_ms: int) -> tuple[NextMessag
 ATTRIBUTES: QueueFact[QueueAttributes] = QueueFact(
     "attributes", lambda stored, *_: parse_attributes(stored), 50
 )
-#: What waits: 3 to 15 µs.
+#: The backlog: 3 to 15 µs.
 BACKLOG = QueueFact("backlog", _parse_backlog, 150)
-#: What was sent and received: 4 µs.
+#: The activity: 4 µs.
 ACTIVITY = QueueFact("activity", parse_activity, 100, has_history=True)
 #: The rates alone, for lists of many queues: 3 µs. None if they are not known.
 RATES = QueueFact("rates", _parse_rate, 150, has_history=True)

@@ -1,5 +1,5 @@
 """
-What a carrier leaves behind of the messages of a queue, for its report.
+The facts of messages that a carrier leaves behind, for its report.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rsmq.wire.keys import extension_key, job_key
 
 class LeftBehind:
     """
-    What a carrier leaves behind: facts beside the messages of a queue.
+    The facts beside the messages of a queue that a carrier leaves behind.
 
     A fact counts if its key exists: that of a unique_key, for one, also exists for a while after
     the last message with one. A user without rights to these keys finds none.

@@ -16,7 +16,7 @@ _MIN_SECONDS = 1e-3
 @dataclass(frozen=True, slots=True)
 class TotalRates:
     """
-    What was sent and received in a second between two readings.
+    The sends and receives in a second between two readings.
 
     Attributes:
         sent: messages.

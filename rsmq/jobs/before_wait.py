@@ -1,5 +1,5 @@
 """
-What looks at each wait for jobs before it begins: the worker does, which may call the waiting code.
+The observer of each wait for jobs before it begins: the worker, which may call the waiting code.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def cancel_job(
         is_tracked: False if it is known that no consumer obeys.
 
     Returns:
-        What was done; RUNNING if a consumer has the message, and none obeys; None if there is
+        The outcome; RUNNING if a consumer has the message, and none obeys; None if there is
         neither a record nor a message.
     """
     return Operation(

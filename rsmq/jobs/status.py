@@ -1,5 +1,5 @@
 """
-What has become of a tracked message.
+The state of a tracked message.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def return_unchanged(value: Any) -> Any:
 
 class CancelResult(StrEnum):
     """
-    What ``cancel`` has done; each is equal to its text, as in ``result == "requested"``.
+    The outcome of ``cancel``; each is equal to its text, as in ``result == "requested"``.
 
     Attributes:
         CANCELLED: the job is cancelled, and its message deleted, now or by an earlier call.
@@ -99,7 +99,7 @@ class ReportedProgress:
 @dataclass(frozen=True, slots=True)
 class JobStatus(Generic[R_co]):
     """
-    What has become of a tracked message.
+    The state of a tracked message.
 
     Attributes:
         queue: the name of its queue.

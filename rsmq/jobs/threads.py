@@ -52,7 +52,7 @@ class JobHandle(BlocksForResult[R_co]):
         keys: the keys of its queue, for extensions.
         only_reads: whether reads leave its record as it is.
         decode: converts the JSON of the result, as for ``JobStatus``.
-        is_tracked: False if it is known that nobody keeps a record of it.
+        is_tracked: False if it is known to have no record.
         ended: its status if it was called without a message, as in ``Tasks.immediate``; else None.
     """
 
@@ -123,7 +123,7 @@ class JobHandle(BlocksForResult[R_co]):
             JobExpired: its message is gone, and no outcome is known; or the time to live of its
                 record ended while this could not read it.
             JobNotFound: as for ``status``.
-            JobNotTracked: it is of a task without ``track=True``, so nobody stores its result.
+            JobNotTracked: it is of a task without ``track=True``, so its result is not stored.
             InvalidValue: timeout is out of range.
         """
         [status] = wait_for_jobs([self], timeout)
@@ -161,7 +161,7 @@ class JobHandle(BlocksForResult[R_co]):
         the message to its end.
 
         Returns:
-            What was done: cancelled, requested, or ended if it had ended before; also ended if the
+            The outcome: cancelled, requested, or ended if it had ended before; also ended if the
             message of a task without ``track=True`` is gone, whose outcome is not stored. A
             repeated call returns what is true by then, and changes nothing else.
 

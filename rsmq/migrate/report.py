@@ -15,12 +15,12 @@ from rsmq.migrate.sources.item import STATES, Item, ItemState
 
 Way: TypeAlias = Literal["copy", "move", "verify"]
 
-#: What becomes of the schedule of a periodic message: it is added; it is there; another one of its
+#: The outcome for the schedule of a periodic message: it is added; it is there; another one of its
 #: name is there, and stays; or it can't be added.
 ScheduleOutcome: TypeAlias = Literal["added", "present", "other", "failed"]
 
 _MAX_EXAMPLES = 5
-#: What the notes of a report say.
+#: The texts of the notes of a report.
 _NOT_IN_JSON = {"without_limits", "lost_settings"}
 
 

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 # Looking up a member of an Enum takes as long as checking a name.
 _ALWAYS, _NEVER = RetryClass.ALWAYS, RetryClass.NEVER
-#: What ``check_send`` returns for a send without options.
+#: The result of ``check_send`` for a send without options.
 _NOT_DELAYED: tuple[bytes, SendOptions | None] = (b"", None)
 
 

@@ -130,9 +130,9 @@ def check_send(
 
     Raises:
         TypeError: there is no such option.
-        InvalidFormat: a flag is no bool; a dedup_id, unique_key, group or limit_key is not a str of
-            1 to 128 characters, or a group or limit_key contains a zero byte; there are more or
-            fewer than messages; rate is no rate; or deliver_at is not an aware datetime.
+        InvalidFormat: a flag is not a bool; a dedup_id, unique_key, group or limit_key is not a str
+            of 1 to 128 characters, or a group or limit_key contains a zero byte; there are more or
+            fewer than messages; rate is malformed; or deliver_at is not an aware datetime.
         InvalidCombination: an option lacks one that it needs, or can't be combined with another.
         InvalidValue: a number is out of range, or max_wait is less than delay, or expires is not
             greater.
@@ -162,7 +162,7 @@ def check_send(
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """
-    What a send has to check, by the names of its options. It is made once for these.
+    The checks of a send, by the names of its options. It is made once for these.
 
     Attributes:
         of_message: the options that each message has of its own.

@@ -374,7 +374,7 @@ class SubscriberPusher(Middleware):
             if self._failures.get(subscriber) != str(error):
                 self._failures[subscriber] = str(error)
                 _log.error("nothing is pushed to %s: %s", name, error)
-            if isinstance(error, InvalidFormat):  # it stays so until somebody repairs it
+            if isinstance(error, InvalidFormat):  # it stays so until it is repaired
                 self._note_refusal(subscriber, str(error))
             return
         self._failures.pop(subscriber, None)

@@ -1,5 +1,5 @@
 """
-What a subscriber of a queue is: its settings, their checks and stored form, without I/O.
+A subscriber of a queue: its settings, their checks and stored form, without I/O.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-What a schedule is: its definition, and its state, as they are stored.
+A schedule: its definition, and its state, as they are stored.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Literal
 
 from rsmq.schedules.ticks import latest_ticks, next_tick
 
-#: What happens to ticks that no process has fired in time.
+#: The treatment of ticks that no process has fired in time.
 Missed = Literal["skip", "once", "all"]
 
 #: A tick is missed after this time, or if the next one is due.

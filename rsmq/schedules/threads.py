@@ -37,7 +37,7 @@ class Schedules:
     A schedule is stored in Redis, and any process that runs a worker or ``rsmq scheduler`` sends
     its messages. None of them has to be there always, and none is elected: one script sends the
     messages of a tick and stores the next one, and only if the tick is due by the server's clock
-    and nobody has fired it. So each tick is fired exactly once. Its message is an ordinary one,
+    and it was not fired yet. So each tick is fired exactly once. Its message is an ordinary one,
     which any client receives.
     """
 

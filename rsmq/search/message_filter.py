@@ -54,7 +54,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 @dataclass(frozen=True, slots=True)
 class FilteredMessage:
     """
-    What a filter looks at.
+    The parts of a message that a filter looks at.
 
     Attributes:
         id: as clients see it.

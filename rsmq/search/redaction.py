@@ -1,9 +1,9 @@
 """
 Redaction: what a caller sees of a body, if values at some paths are not for it.
 
-A body that can't be searched for the paths is not shown at all: bytes, text, and JSON that is no
-object or list. In an envelope (``EnvelopeCodec``) the paths hold for the envelope and for its body,
-also in an envelope within it.
+A body that can't be searched for the paths is not shown at all: bytes, text, and JSON that is
+neither an object nor a list. In an envelope (``EnvelopeCodec``) the paths hold for the envelope and
+for its body, also in an envelope within it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rsmq.headers import ENVELOPE_FIELDS
 from rsmq.model import DeadLetterReason
 from rsmq.search.json_path import BEGIN, JsonPath, PathSteps
 
-#: What is shown in place of a value.
+#: The text in place of a value.
 MARK = "[redacted]"
 #: A body with more envelopes around it is not shown.
 _MAX_ENVELOPES = 8

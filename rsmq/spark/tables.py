@@ -21,7 +21,7 @@ from rsmq.spark.read.source_options import check_read_options
 #: A property that only a new table has.
 _NEW_TABLE = "provider"
 
-#: What Spark adds to the name of each option of a new table, beside the name itself.
+#: Spark's prefix of the name of each option of a new table, beside the name itself.
 _OPTION = "option."
 
 _METADATA = "rsmq"

@@ -106,7 +106,7 @@ def make_next(queue: str, body: dict[str, Any]) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True)
 class NextTask:
     """
-    What follows a task when it has returned.
+    The call that follows a task when it has returned.
 
     Attributes:
         queue: the queue of the next task.

@@ -43,7 +43,7 @@ _FAILED = JobState.FAILED
 
 class _ImmediateCall:
     """
-    A call, as its ``current_message()`` reads it: a first attempt that nobody can lose or cancel.
+    A call, as its ``current_message()`` reads it: a first attempt without losses or cancels.
 
     It has the attributes of ``DeliveredLease``.
 

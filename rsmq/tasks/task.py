@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 #: The result of a task: what its function returns, or what awaiting the function returns.
 T = TypeVar("T")
-#: What a call of the function returns.
+#: The result of a call of the function.
 R = TypeVar("R")
 
 MAX_NAME_CHARACTERS = 200

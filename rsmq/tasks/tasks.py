@@ -178,7 +178,7 @@ class Tasks(NamesElsewhere):
         slots. Options belong to the task, but for those of ``Tasks.queue``: ``concurrency``,
         ``levels``, ``priority``, ``weight``, ``create`` and ``active`` belong to the queue, and its
         tasks must not pass different ones. The worker's code decides: its options count for each
-        attempt, whoever has sent the message, and ``max_retries`` of a send before them. A function
+        attempt, of any sender, and ``max_retries`` of a send before them. A function
         of the same module and name replaces the one before, as when a module is loaded again, or a
         cell of a notebook is run again.
 

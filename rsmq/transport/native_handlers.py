@@ -13,7 +13,7 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 
-#: Signals whose handlers nobody misses for a moment: their default is to do nothing.
+#: Signals whose handlers may be absent for a moment: their default is to do nothing.
 _HARMLESS = tuple(
     getattr(_signal, name) for name in ("SIGURG", "SIGWINCH", "SIGCHLD") if hasattr(_signal, name)
 )

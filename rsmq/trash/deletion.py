@@ -21,7 +21,7 @@ UNKNOWN_CALLER = "everyone"
 
 class DeletionKind(StrEnum):
     """
-    What was deleted; each is equal to its text.
+    The deleted thing; each is equal to its text.
 
     Attributes:
         PURGE: all messages of a queue.
@@ -36,11 +36,11 @@ class DeletionKind(StrEnum):
 
 class DeletionState(StrEnum):
     """
-    What has become of it; each is equal to its text. The states follow each other in this order.
+    The state of a deletion; each is equal to its text. The states follow each other in this order.
 
     Attributes:
         KEPT: it can be undone.
-        UNDOING: a part is restored. If nobody restores the rest now, another call of undo does.
+        UNDOING: a part is restored. If the rest is not restored now, another call of undo does.
         UNDONE: all of it is restored.
     """
 

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from rsmq.background.task import BackgroundTask
 from rsmq.errors import RSMQError
 
-#: What is kept lives a minute longer than it can be undone.
+#: Kept messages live a minute longer than it can be undone.
 _PAUSE_SECONDS = 30.0
 
 

@@ -29,7 +29,7 @@ class Trash:
     """
     Deletions that can be undone for ten minutes.
 
-    What is deleted here is as gone for every client as after an ordinary deletion: Node and PHP see
+    For every client a message deleted here is gone, as after an ordinary deletion: Node and PHP see
     no difference. It takes memory until the ten minutes are over.
     """
 
@@ -80,7 +80,7 @@ class Trash:
 
     def delete_messages(self, qname: str, ids: Iterable[str], *, by: str = "") -> Deletion:
         """
-        Delete messages by their ids, whoever has received them, as ``delete_messages`` does.
+        Delete messages by their ids, received or not, as ``delete_messages`` does.
 
         It runs in atomic steps of up to 250 messages. If it ends between two of them, those that
         are deleted can be undone.
@@ -123,7 +123,7 @@ class Trash:
         """
         Restore what a deletion has removed.
 
-        Messages come back with their ids, bodies, times, receive counts and what else is stored of
+        Messages return with their ids, bodies, times, receive counts and what else is stored of
         them; messages that have come meanwhile stay. A queue keeps its attributes and totals of
         now. A message that a consumer had received and finished is there again, so it is delivered
         once more. If less than about 500 messages came since a purge, or a queue is restored, it

@@ -1,3 +1,5 @@
 """
-What a person may pass, see or store, declared once. The faces of the library follow from it.
+The options, attributes and facts that a person may pass, see or store, each declared once.
+
+The faces of the library follow from them.
 """

@@ -1,10 +1,10 @@
 """
 The attributes of a queue.
 
-What the clients read, the arguments of ``create_queue`` and ``set_queue_attributes`` with their
-checks, the options of the program, the fields of HTTP and its OpenAPI document, the forms and pages
-of the dashboard, the records of exports, the fields that the scripts read, and copies of queues
-follow from this table. Tests compare the tables of the docs with it.
+From this table follow the values that clients read, the arguments of ``create_queue`` and
+``set_queue_attributes`` with their checks, the options of the program, the fields of HTTP and its
+OpenAPI document, the forms and pages of the dashboard, the records of exports, the fields that the
+scripts read, and copies of queues. Tests compare the tables of the docs with it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class QueueAttribute:
             if they describe it themselves.
         low: the smallest value of a number.
         high: the largest one.
-        unlimited: a further value of a number, which is no limit; None without one.
+        unlimited: a further value of a number, which means no limit; None without one.
         choices: the values of a text, each with its meaning for pages.
         default: what a queue has that was created without it.
         removing: the value that removes the field; None if nothing does.
@@ -131,7 +131,7 @@ class QueueAttribute:
         return f"{self.detail}." if call is CREATE else f"{self.detail}; None does not change it."
 
     def parse(self, stored: bytes | None) -> Any:
-        """Return the value of a field as any client may have stored it; None is no field."""
+        """Return the value of a field as any client may have stored it; None means no field."""
         if self.read is not None:
             return self.read(stored)
         if self.choices:

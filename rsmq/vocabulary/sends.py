@@ -335,7 +335,7 @@ def read_options(options: Mapping[str, Any], call: SendCall) -> dict[str, Any]:
 
     Raises:
         TypeError: there is no such option.
-        InvalidFormat: a flag is no bool.
+        InvalidFormat: a flag is not a bool.
     """
     passed: dict[str, Any] = {}
     for name, value in options.items():

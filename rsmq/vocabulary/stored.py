@@ -1,6 +1,6 @@
 """
-What is stored of a message beside its body, and of a queue beside its attributes, and what becomes
-of it on the way to another queue.
+The facts stored beside the body of a message and the attributes of a queue, and their way to
+another queue.
 
 Migrations, exports and Spark's job migrate report from this table what they leave behind. A test
 walks it with each carrier, and compares the table of the docs with it.
@@ -19,7 +19,7 @@ from rsmq.wire.sqs_settings import find_obstacle
 
 
 class Carrier(Enum):
-    """A way in which a message gets to another queue, or comes back to its own."""
+    """A way in which a message gets to another queue, or returns to its own."""
 
     MOVE = "move_messages"
     DEAD_LETTER = "a dead-letter policy, or a worker"
@@ -157,7 +157,7 @@ class ShownFact:
 
     @property
     def title(self) -> str:
-        """What it is called on pages."""
+        """Its name on pages."""
         return self.name.replace("_", " ")
 
 

@@ -60,7 +60,7 @@ _log = get_logger("rsmq.web")
 @dataclass(frozen=True, slots=True)
 class ApiCaller:
     """
-    Who calls.
+    The caller.
 
     Attributes:
         address: of the client, for the audit stream.

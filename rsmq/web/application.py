@@ -219,7 +219,7 @@ def create_app(
         exception_handlers={HTTPException: _answer_problem},
     )  # fmt: skip
     app.router.redirect_slashes = False  # its redirects would repeat any Host
-    # What is nobody else's: a path of another part is not hidden by it.
+    # For paths of no other part, so it hides none of them.
     app.router.default = first.site
     app.api, app.api_of_namespaces = first.api, api_of_namespaces
     app.state.rest_rsmq = rest_rsmq
@@ -235,7 +235,7 @@ async def _end_all_waits(clients: Sequence[Client]) -> None:
 @dataclass(frozen=True, slots=True)
 class _Part:
     """
-    What serves one namespace; called with a request below the path of its API.
+    The server of one namespace; called with a request below the path of its API.
 
     Attributes:
         operations: the API, for requests that were admitted.

@@ -138,7 +138,7 @@ class AuditEntry:
             self._begin = await self._add({**self._facts, "phase": "begin"})
         except redis_errors.ResponseError as error:
             if code_of(error) == "OOM":
-                # What is destroyed frees memory, so it may run. It is recorded here instead.
+                # A call that destroys frees memory, so it may run. It is recorded here instead.
                 self._log_facts({**self._facts, "phase": "begin"})
                 return
             if self._is_destroying:
@@ -178,7 +178,7 @@ class AuditEntry:
 
 
 async def record_end(queues: Client, facts: Mapping[str, str], outcome: str) -> None:
-    """Record the end of what a call has begun, and what goes on after its answer."""
+    """Record the end of what a call has begun, and of work after its answer."""
     try:
         await _add(queues, {**facts, "phase": "end", "outcome": outcome})
     except (redis_errors.RedisError, RSMQError, OSError) as error:

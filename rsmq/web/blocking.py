@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class BlockingClient:
-    """What these parts need of a synchronous client, for a thread beside the event loop."""
+    """The parts of a synchronous client that are used here, for a thread beside the event loop."""
 
     def __init__(self, client: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._client = client

@@ -92,7 +92,7 @@ class WatchedConnection(LimitedConnection):
     A connection, which is in the scope of its requests as ``rsmq.connection``.
 
     Attributes:
-        has_left: whether the client has ended its stream, or the connection is lost. What is
+        has_left: whether the client has ended its stream, or the connection is lost. Data
             written after that goes nowhere.
     """
 
@@ -145,7 +145,7 @@ class WatchedConnection(LimitedConnection):
         """Look whether the client has closed before bytes of the answer have arrived."""
         self.has_left = True
         if self._may_linger():
-            # Who leaves before the last of several answers has not waited for the others either.
+            # A client that leaves before the last of several answers has waited for none.
             if self.cycle.response_complete and not self._has_unread():
                 self._linger()
                 return True

@@ -29,7 +29,7 @@ _releases: set[asyncio.Task[None]] = set()
 
 
 class ClientLeft(Exception):
-    """The client has left, so there is nobody to answer."""
+    """The client has left, so there is no one to answer."""
 
 
 class Departure:
@@ -91,8 +91,8 @@ async def while_connected(
     Return the result of a receive, unless the client leaves before.
 
     Args:
-        receive: if it is cancelled, it releases what it has received.
-        give_back: releases a result that nobody gets.
+        receive: if it is cancelled, it releases its messages.
+        give_back: releases a result that did not arrive.
         watch: its error ends the receive, too.
 
     Raises:

@@ -42,7 +42,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     #: None between a request and the head of the next one.
     _part: _AnswerPart | None = None
-    #: What has arrived of the part, in bytes, and how many headers.
+    #: The size of the part so far, in bytes, and the number of its headers.
     _size = 0
     _headers = 0
     #: Bytes after those that have begun the part.
@@ -69,8 +69,8 @@ class LimitedConnection(HttpToolsProtocol):
         """Parse what has arrived."""
         super().data_received(data)
         if self._part is not None:
-            # The parser tells of a header when all of it has arrived. What has begun the head may
-            # also have ended the request before.
+            # The parser reports a header when all of it has arrived. The bytes that begin the head
+            # may also have ended the request before.
             self._arrived = 0 if self._arrived is None else self._arrived + len(data)
             if self._part is _AnswerPart.HEAD and self._arrived > MAX_HEAD_BYTES:
                 self._refuse_head()

@@ -1,5 +1,5 @@
 """
-What a server tells about itself: ``/healthz``, ``/readyz`` and ``/metrics``.
+The pages of a server about itself: ``/healthz``, ``/readyz`` and ``/metrics``.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ _HOLDER = "http"
 #: How much of an error is the name of its class in the reason of a dead letter.
 _MAX_NAME_CHARACTERS = 80
 
-#: What became of a report: the receipt has expired or the message is gone, it was stored, or it was
+#: The outcome of a report: the receipt has expired or the message is gone, it was stored, or it was
 #: stored and the job is to be cancelled.
 Reported = Literal["refused", "stored", "cancelling"]
 
@@ -79,7 +79,7 @@ class JobReporter:
         self, done: float, total: float | None, text: str, vt: float | None
     ) -> Reported:
         """
-        Store a progress, and hide the message anew.
+        Store a progress, and hide the message again.
 
         Args:
             vt: seconds for which it is hidden from now on; None is the queue's vt.

@@ -1,7 +1,7 @@
 """
 The messages that people have moved or deleted, as far as the audit stream has it.
 
-A message that killed its workers is not in flight any more when somebody has moved it. Then only
+A message that killed its workers is not in flight any more when a user has moved it. Then only
 these records say which one it was.
 """
 

@@ -64,7 +64,7 @@ def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
         if name in headers and name in _SINGLE_HEADERS:
             raise Refused("repeatedHeader", f"The header {name} is there twice", status=400)
         value = raw_value.decode("latin-1")
-        # One that is there twice names no user, whoever of the client and a proxy has added it.
+        # One that is there twice names no user, whether the client or a proxy has added it.
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
 

@@ -14,7 +14,7 @@ from rsmq.web.wording import ForPrograms
 
 
 class RouterEntry(Protocol):
-    """What has a method and a path, whose parts in braces are names."""
+    """An entry with a method and a path, whose parts in braces are names."""
 
     @property
     def method(self) -> str:

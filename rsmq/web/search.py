@@ -27,7 +27,7 @@ T = TypeVar("T")
 BODY_BYTES = 4096
 #: Ids in a step without a search: memory that was not used for a while takes up to 0.15 ms an id.
 _PAGE_STEP = 25
-#: Seconds after which a search answers with what it has found so far.
+#: Seconds after which a search answers with the messages found so far.
 MAX_SECONDS = 2.0
 #: Bytes of bodies, times the walks through each, that are searched in the event loop itself: at
 #: most about 20 ms.
@@ -184,7 +184,7 @@ async def find_fitting(
     """
     Return the indexes of the first messages that fit, and how many were looked at.
 
-    Much work is done in a thread, so that the event loop goes on, and ends after two seconds.
+    Much work is done in a thread, so that the event loop can run, and ends after two seconds.
 
     Args:
         wanted: at most so many.

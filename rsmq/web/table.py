@@ -18,7 +18,7 @@ from rsmq.web.walks import QueueWalks
 
 
 class Scope(Enum):
-    """What a caller must be allowed to do, for a queue or for all."""
+    """The right that a caller must have, for a queue or for all."""
 
     STATS = "stats"  # counts and attributes, no bodies
     PEEK = "peek"  # bodies, without receiving them
@@ -85,7 +85,7 @@ class ApiCall:
         has_left: returns a future that is done when the client has left.
         redaction: what of bodies the caller does not see when it reads messages.
         keeps_rights: returns whether the caller is still known and has the same rights, for an
-            answer that goes on.
+            answer that lasts.
         caller: the name of the caller.
         address: its address.
         is_read_only: whether the server sends Redis no command that may write.

@@ -2,7 +2,7 @@
 Walks through all queues, for lists that are sorted, for what is wrong, and for totals.
 
 A walk through 10,000 queues takes 50 ms of Redis's time. Pages share one: it is made again when it
-is older than many times what it took. So however many pages are open, and however many queues there
+is older than many times its duration. So however many pages are open, and however many queues there
 are, walks take Redis about a hundredth of its time. A program that calls the API gets a new one.
 """
 
@@ -77,7 +77,7 @@ class QueueWalks:
 
 @dataclass(frozen=True, slots=True)
 class _LastWalk:
-    """What a walk has read; ``begun_at`` is monotonic seconds."""
+    """The result of a walk; ``begun_at`` is monotonic seconds."""
 
     content: Any
     begun_at: float
@@ -153,5 +153,5 @@ class SharedWalks(QueueWalks):
         if self._running.get(kind) is not task:  # forgotten meanwhile
             return
         del self._running[kind]
-        if not task.cancelled() and task.exception() is None:  # whoever waits has it
+        if not task.cancelled() and task.exception() is None:  # the waiting call has it
             self._walks[kind] = task.result()

@@ -32,7 +32,7 @@ _FIELDS = {
     "the number of bodies": "the number of messages",
     "the bytes of bodies": "the bytes of messages",
 }
-#: What HTTP says instead of the hints.
+#: The texts over HTTP in place of the hints.
 _HINTS: dict[type[RSMQError], str] = {
     ClientClosed: "The server is being stopped.",
     JobNotTracked: "Send it with track.",

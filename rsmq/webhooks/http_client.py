@@ -104,7 +104,7 @@ class PushClient:
                 "url", value=target.shown, hint="Its host can be read in several ways."
             )
         if proxy is not None and proxy.login is not None:
-            # What goes through a tunnel is for the target.
+            # Bytes through a tunnel are for the target.
             is_tunnel = self._url.scheme == "https"
             headers_of_proxy = self._proxy.setdefault("proxy_headers", {})
             (headers_of_proxy if is_tunnel else self._headers)["Proxy-Authorization"] = proxy.login

@@ -1,5 +1,5 @@
 """
-What webhooks may connect to: addresses, http, and the proxy that connects for them.
+The targets that webhooks may connect to: addresses, http, and the proxy that connects for them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Proxy:
 @dataclass(frozen=True, slots=True)
 class Reach:
     """
-    What a webhook may connect to.
+    The targets that a webhook may connect to.
 
     Attributes:
         rules: the rules for addresses.

@@ -30,7 +30,7 @@ from rsmq.webhooks.operations import change_push_target, list_push_targets
 from rsmq.webhooks.targets import Target, redact_url, target_field
 from rsmq.wire.keys import Namespace
 
-#: The fact of a stored state that is no part of the breaker.
+#: The fact of a stored state that the breaker itself does not use.
 _REFUSAL = "refusal"
 #: Seconds between two reads of the stored state while messages are pushed, and otherwise.
 ACTIVE_READ_SECONDS, IDLE_READ_SECONDS = 0.25, 1.0

@@ -86,7 +86,7 @@ def parse_rate(value: object) -> int:
     Return the microseconds between two messages at a rate, rounded up.
 
     Raises:
-        InvalidFormat: it is no rate.
+        InvalidFormat: it is not a rate.
     """
     number, _, unit = check_rate(value).partition("/")
     return -(-_UNIT_SECONDS[unit] * 1_000_000 // int(number))

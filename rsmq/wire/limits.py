@@ -141,7 +141,7 @@ def check_whole_number(
     Check a whole number within a range, and return it.
 
     Args:
-        unlimited: a further number that is allowed and is no limit; None without one.
+        unlimited: a further number that is allowed and means no limit; None without one.
 
     Raises:
         InvalidValue: it is not a whole number, or is out of range.

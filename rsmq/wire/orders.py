@@ -1,5 +1,5 @@
 """
-Orders to a worker, and its report of what it runs: fields of the hash of its messages in flight.
+Orders to a worker, and its report of its calls: fields of the hash of its messages in flight.
 """
 
 from __future__ import annotations

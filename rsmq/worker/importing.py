@@ -65,7 +65,7 @@ def _find_workers(module: str, namespace: Mapping[str, Any]) -> str:
         for name, value in namespace.items()
         if issubclass(type(value), Worker) or callable(getattr(type(value), "worker", None))
     ]
-    return f". What it has: {', '.join(names)}" if names else ""
+    return f". Names in it: {', '.join(names)}" if names else ""
 
 
 def use_other_place(worker: Worker, place: Mapping[str, Any]) -> None:

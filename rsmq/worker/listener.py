@@ -76,7 +76,7 @@ class _ReceiveOptions(TypedDict, total=False):
 
 
 class _RetryOptions(TypedDict, total=False):
-    """What becomes of a message whose handler fails."""
+    """The treatment of a message whose handler fails."""
 
     vt: float | None
     max_retries: int | None
@@ -509,7 +509,7 @@ def with_levels(listener: Listener, levels: Mapping[str, int] | None) -> list[Li
 
     Raises:
         InvalidFormat: the name of a level is invalid, or its queue is another queue of the
-            listener, or it is no dict, or the listener reserves slots.
+            listener, or it is not a dict, or the listener reserves slots.
         InvalidValue: the number of a level is out of range.
     """
     if levels is None:

@@ -203,7 +203,7 @@ def _parse_results(reply: Any) -> list[ReceiveResult]:
 
 class TrackedOutcome(NamedTuple):
     """
-    What the records of a group of tracked messages get.
+    The outcome that the records of a group of tracked messages get.
 
     Attributes:
         event: what has happened; see ``lua/fragments/jobs.lua``. For an extension it is progress.

@@ -8,8 +8,8 @@ measures how long a message takes from a producer to a consumer, in rounds of tw
 anything else, and with a tour through all pages.
 
 Redis, the producer and the consumer have one processor, the dashboard and the tour have the others,
-as if they were another machine. Otherwise what the dashboard computes is measured, rather than what
-it asks of Redis. On that processor Redis comes first, if the user may set that, as root may. Else
+as if they were another machine. Otherwise the dashboard's own work is measured, rather than
+its calls of Redis. On that processor Redis comes first, if the user may set that, as root may. Else
 the pair takes it away in the middle of a command, which then seems to take some 4 ms.
 
 The tour takes SECONDS (600) in all ROUNDS (10) together. The parts of a round are in another order

@@ -1,5 +1,5 @@
 """
-What the same work needs without this library: the least that its targets could reach.
+The cost of the same work without this library: the least that its targets could reach.
 
     .venv/bin/python -m scripts.benchmark.floors
 

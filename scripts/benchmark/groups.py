@@ -1,5 +1,5 @@
 """
-What groups cost the server: calls beside those of a plain queue, and sweeps.
+The cost of groups for the server: calls beside those of a plain queue, and sweeps.
 
     .venv/bin/python -m scripts.benchmark.groups [MESSAGES] [ROUNDS]
 

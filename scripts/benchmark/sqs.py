@@ -1,5 +1,5 @@
 """
-What clients of SQS get from ``rsmq web``, beside its own API and another server of SQS.
+The speed of clients of SQS with ``rsmq web``, beside its own API and another server of SQS.
 
     .venv/bin/python -m scripts.benchmark.sqs [--messages N] [--other URL]
 

@@ -46,7 +46,7 @@ KINDS = {
 }
 
 
-#: What shows a violation.
+#: The evidence of a violation.
 Record = Call | Left | Follow | Schedule
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 #: Files that browsers show.
 IMAGES = {".png", ".svg"}
-#: What begins pages that the search leaves out, and their places.
+#: The start of pages that the search leaves out, and their places.
 _NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
 _UNSEARCHED = ("contributing/", "repository/CHANGELOG.md")
 #: The languages of files without a telling suffix.

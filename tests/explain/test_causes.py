@@ -94,8 +94,8 @@ def job(state, **options):
         (
             message(holder=worker("w7", alive=False, seen=40), **RECEIVED),
             [Cause.HELD_BY_DEAD_WORKER],
-            ("Worker w7 had it in flight and has been dead for 40 s; it comes back at 12:03:10 UTC "
-            "(in 40 s), or when a worker of this name starts."),
+            ("Worker w7 had it in flight and has been dead for 40 s; it is visible again at "
+            "12:03:10 UTC (in 40 s), or when a worker of this name starts."),
         ),
         (
             message(**RECEIVED),
@@ -173,8 +173,8 @@ def job(state, **options):
         (
             message(queue(worker("w", alive=False, seen=7200)), ids_before=1),
             [Cause.NO_WORKER, Cause.WAITING],
-            ("No live worker listens to queue q, and nobody is known to receive; worker w has been "
-            "dead for 2 h."),
+            ("No live worker listens to queue q, and no other consumer is known to "
+            "receive; worker w has been dead for 2 h."),
         ),
         # Consumers that are not workers are known by what they receive.
         (message(queue(rates=(10, 10))), [Cause.WAITING], None),

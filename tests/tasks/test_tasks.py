@@ -523,5 +523,5 @@ def test_a_module_without_this_worker_names_what_it_has(monkeypatch):
     monkeypatch.setattr(app, "current_app", Lazy(), raising=False)
     assert import_worker("tests.tasks.app:tasks").queues
     for name in ("missing", "welcome"):
-        with pytest.raises(NotImportable, match=r"What it has: tests\.tasks\.app:tasks"):
+        with pytest.raises(NotImportable, match=r"Names in it: tests\.tasks\.app:tasks"):
             import_worker(f"tests.tasks.app:{name}")

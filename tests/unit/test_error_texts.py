@@ -121,7 +121,7 @@ TEXTS = [
         errors.SubscriberExists("q-a", is_queue_of_others=True),
         (
             "The queue of the subscriber exists already: 'q-a'. Give the subscriber another name, "
-            "or delete the queue if nobody uses it"
+            "or delete the queue if it is unused"
         ),
     ),
     (errors.NotPossible("It is itself", hint="Use another."), "It is itself. Use another"),

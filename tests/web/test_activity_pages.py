@@ -39,8 +39,8 @@ def test_calls_are_said_in_words_with_their_outcome(run):
         await http("POST", "/queues/orders:pause")
         await http("POST", "/queues/none:resume")
         first, second, third = _rows(await read_page(open_pages(http), "/activity"))
-        assert "somebody resumed none failed queueNotFound" in first
-        assert "somebody paused orders done" in second
+        assert "a caller resumed none failed queueNotFound" in first
+        assert "a caller paused orders done" in second
         assert "anna purged &lt;b&gt; did not end" in third
 
     async def without(http, queues):
@@ -106,7 +106,7 @@ async def test_a_deletion_is_undone(http, queues):
     assert ">undone<" in text
     assert '<a class="mono" href="/queues/q">q</a>' in text
     row = _rows(await read_page(http, "/activity?queue=q"))[0]
-    assert f"somebody undid the deletion {id} of q done" in row
+    assert f"a caller undid the deletion {id} of q done" in row
     purged = await queues.trash.purge_queue("q")
     done = await run_action(http, "undo", id=purged.id, queue="q")
     assert done.headers["location"] == "/queues/q"

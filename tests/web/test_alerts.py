@@ -281,7 +281,7 @@ def test_a_suspect_that_was_moved_or_deleted_is_still_named():
     level, queue, message, text = find(_moved(ago=40, by=None))  # before the last death
     assert (level, queue, message) == ("bad", "orders-dead", "o1")
     assert text.endswith(
-        "07:59:20 UTC somebody moved it to orders-dead. A worker has died since: look at the logs "
+        "07:59:20 UTC a caller moved it to orders-dead. A worker has died since: look at the logs "
         "of the workers too."
     )
     assert find(_moved(ago=20, to=None, lost=0)) == ("warn", None, None, (
@@ -503,7 +503,7 @@ async def test_alerts_are_listed_and_shown_with_links_to_what_repairs_them(http,
     ]  # fmt: skip
     http.prefix, http.headers = "", {"accept": "text/html"}
     page = (await http("GET", "/")).content.decode()
-    assert "Nobody receives from q." in page
+    assert "No consumer receives from q." in page
     assert _figure(page, "visible") == "2"
     assert _figure(page, "dead letter") == "1"
     assert '<a href="/dead-letters/dead">dead</a>' in page

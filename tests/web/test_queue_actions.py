@@ -45,7 +45,7 @@ async def test_a_queue_is_created_changed_and_gets_a_policy(http, queues):
     assert (attributes.vt, attributes.keep, attributes.maxsize) == (7, None, -1)
     page = (await http("GET", "/actions/change-queue?queue=q")).content.decode()
     assert ">Now never." in page
-    assert " somebody changed attributes of q: visibility timeout 5 s \u2192 7 s." in page
+    assert " a caller changed attributes of q: visibility timeout 5 s \u2192 7 s." in page
     policy = {"queue": "q", "dead_letter_queue": "dead", "max_receives": "4"}
     assert (await _post(http, "set-policy", **policy)).status == 404
     await queues.create_queue("dead")

@@ -48,7 +48,7 @@ def test_a_change_of_the_visibility_timeout_is_said_for_an_hour():
     assert say(_change(ago=3599)) == [
         f"At {show_time(_AT - 3_599_000)} kim changed attributes of orders: {_TIMEOUT}."
     ]
-    assert " somebody changed attributes of orders" in say(_change(user="everyone"))[0]
+    assert " a caller changed attributes of orders" in say(_change(user="everyone"))[0]
     assert say(_change(ago=3600)) == say(_change(), "other") == []
     assert say(_change(phase="begin")) == say(_change(outcome="queueNotFound")) == []
     assert say(_entry("PATCH /queues/{queue}", changes='{"delay": [0, 5]}')) == []

@@ -263,7 +263,7 @@ async def test_the_audit_has_the_number_and_the_ids_that_were_received_most_ofte
     assert (end["done"], end["destination"], len(end["ids"].split(","))) == ("12", "other", 10)
     assert end["ids"].startswith(suspect)
     assert begin.keys().isdisjoint({"done", "ids"})
-    assert say_move(entries, "other", suspect).endswith(" somebody moved it here from q.")
+    assert say_move(entries, "other", suspect).endswith(" a caller moved it here from q.")
     http.prefix, http.headers = "", {"accept": "text/html"}
     page = (await http("GET", "/activity")).content.decode()
     assert ">other</a>: 12 messages</td>" in page

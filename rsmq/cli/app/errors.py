@@ -128,7 +128,7 @@ _EXITS: dict[type[Exception], Exit] = {
     ExecutorEnded: Exit.EXECUTOR_ENDED,
     ExecutorStalled: Exit.EXECUTOR_STALLED,
 }
-#: What the program says instead of the hints, with attributes of the error in braces.
+#: The program's texts in place of the hints, with attributes of the error in braces.
 _HINTS: dict[type[Exception], str] = {
     QueueNotFound: "rsmq create creates it; rsmq list shows all queues.",
     WorkerExists: "It runs on {location}. Stop it, or pass another --name.",

@@ -31,7 +31,7 @@ def history(call: Call, queue: str | None, last: float, step: float) -> None:
     Show what was sent and received, and how many messages there were.
 
     Without a queue it shows the sums of all queues. All times are in UTC. rsmq web records the
-    history once a minute, unless it has --no-record. A dash is a step that nobody has recorded; a
+    history once a minute, unless it has --no-record. A dash is a step without a record; a
     row in place of several is what is known of them together.
     """
     if step != int(step):

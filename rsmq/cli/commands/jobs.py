@@ -25,7 +25,7 @@ _COLUMNS = {
     "id": "id", "state": "state", "attempt": "attempt", "begun": "begun_at", "ended": "ended_at",
     "worker": "worker", "error": "error",
 }  # fmt: skip
-#: What a cancel has done, for people.
+#: The outcomes of a cancel, for people.
 _RESULTS = {
     "cancelled": "cancelled",
     "requested": "it runs, and its worker is to cancel it",

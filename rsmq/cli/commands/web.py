@@ -296,7 +296,7 @@ def _make_server(
         uvicorn.Config(
             RootPath(app, options["root_path"]) if options["root_path"] else app,
             http=WatchedConnection,
-            access_log=False,  # paths may contain what nobody wants in a log
+            access_log=False,  # paths may contain secrets
             log_level="warning",
             lifespan="off",
             proxy_headers=False,  # the address of a client is that of its connection

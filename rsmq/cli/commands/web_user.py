@@ -40,7 +40,7 @@ SCOPES = (
 _rights = options(
     """
     --role [viewer|operator|admin]  What the caller may do; viewer by default.
-    --scope, scopes SCOPE...  What the caller may do, instead of a role; may be repeated.
+    --scope, scopes SCOPE...  The rights of the caller, instead of a role; may be repeated.
     --queue, queues PATTERN...  Only with queues that match this pattern; may be repeated.
     --namespace, namespaces PATTERN...  Only in namespaces that match this pattern; may be repeated.
         Without it, only in the first one of the server.

@@ -47,7 +47,7 @@ class Task:
             redis: as for ``Queue``.
             ns: as for ``Queue``.
             receipt: the received message. With it ``done`` deletes the message only if no consumer
-                has received it since; without it, whoever received it.
+                has received it since; without it, unconditionally.
         """
         self.r = default_redis() if redis is None else redis
         self.topic = topic

@@ -1,3 +1,3 @@
 """
-What is wrong with the queues, the worst first.
+The faults of the queues, the worst first.
 """

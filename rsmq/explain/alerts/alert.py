@@ -1,7 +1,7 @@
 """
 An alert: something that is wrong, and the words that alerts share.
 
-What is wrong with the messages of a queue is one of its causes, beyond a threshold: then ``why``
+A fault of the messages of a queue is one of its causes, beyond a threshold: then ``why``
 names the cause too.
 """
 
@@ -16,7 +16,7 @@ from rsmq.explain.causes import Cause
 
 
 class AlertKind(Enum):
-    """What may be wrong, the worst first."""
+    """The kinds of faults, the worst first."""
 
     CRASH_LOOP = "crash-loop"
     DEAD_WORKER = "dead-worker"
@@ -49,8 +49,8 @@ class Alert:
     Something that is wrong.
 
     Attributes:
-        level: ``bad`` if messages are not processed, ``warn`` if that may come, ``note`` if it is
-            no fault, but somebody may want to undo it.
+        level: ``bad`` if messages are not processed, ``warn`` if that may come, ``note`` if it
+            was intended, but an operator may want to undo it.
         subject: the name of the queue, the worker or the schedule; empty for the server.
         text: one sentence.
         evidence: the figures behind it.

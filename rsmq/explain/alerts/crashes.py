@@ -18,7 +18,7 @@ from rsmq.wire.workers import WorkerInfo
 
 #: Deaths of workers within so many seconds are a crash loop: two of one name, or three.
 _LOOP_SECONDS, _OF_ONE_NAME, _OF_ALL = 600, 2, 3
-#: It goes on until no worker has died for so many seconds, or while its suspect is in flight.
+#: It lasts until no worker has died for so many seconds, or while its suspect is in flight.
 _QUIET_SECONDS = 120
 #: From so many lost receives on, a message that was removed may have killed its workers.
 _SUSPICIOUS = 2
@@ -73,7 +73,7 @@ def _find_removed(
     facts: AlertFacts, queues: set[str], last_death_ms: int, worst: list[QueueBacklog]
 ) -> RemovedMessage | None:
     """
-    Return the message that was the suspect until somebody moved or deleted it.
+    Return the message that was the suspect until a user moved or deleted it.
 
     While another one is in flight that several workers had, it is the suspect only if it had as
     many lost receives, and no worker has died since.
@@ -92,7 +92,7 @@ def _find_removed(
 
 def _describe_removal(removed: RemovedMessage, now_ms: int, *, has_died_since: bool) -> str:
     name = f"{removed.id} of {removed.queue}"
-    who = f"at {format_moment(removed.at_ms, now_ms)} {removed.by or 'somebody'}"
+    who = f"at {format_moment(removed.at_ms, now_ms)} {removed.by or 'a caller'}"
     since = (
         "A worker has died since: look at the logs of the workers too."
         if has_died_since

@@ -20,7 +20,7 @@ from rsmq.wire.workers import WorkerInfo
 @dataclass(frozen=True, slots=True)
 class RemovedMessage:
     """
-    A message that somebody has moved to another queue, or deleted.
+    A message that a user has moved to another queue, or deleted.
 
     Attributes:
         queue: from which it was removed.
@@ -65,7 +65,7 @@ class AlertFacts:
         states: what waits in each queue.
         activities: what happens in those that may have an alert.
         workers: those that are alive, and those that died within a day.
-        held: by name of a dead worker, what it still has in flight.
+        held: by name of a dead worker, its messages in flight.
         targets: the targets of webhooks.
         schedules: the schedules.
         deletions: those that can be undone.

@@ -20,7 +20,7 @@ from rsmq.webhooks.breaker import TargetState
 WAIT_SECONDS = 60
 #: A queue grows if, in so many minutes, more was sent than received: by this factor and number.
 _GROWTH_MINUTES, _FASTER, _MIN_GROWTH = 15, 1.05, 100
-#: A burst is no growth: more was sent in so many of the last recorded minutes.
+#: A burst does not count as growth: more was sent in so many of the last recorded minutes.
 _GROWING_MINUTES, _OF_MINUTES = 3, 5
 #: A schedule is late after so many seconds, and a history is not recorded after so many minutes.
 LATE_SECONDS, _UNRECORDED_MINUTES = 60, 5
@@ -67,7 +67,7 @@ def _find_queue_alerts(facts: AlertFacts) -> Iterator[Alert]:
         causes = set(causes_of_queue(queue))
         if causes & CAUSES[AlertKind.PAUSED] and state.messages:
             yield _paused(state)
-        if state.name in targets:  # dead letters wait for nobody
+        if state.name in targets:  # dead letters need no consumer
             continue
         if causes & CAUSES[AlertKind.RECEIVED_AGAIN]:
             yield received_again(facts, state, queue)
@@ -112,7 +112,7 @@ def _not_received(state: QueueBacklog, queue: ObservedQueue) -> Iterator[Alert]:
         AlertKind.NOT_RECEIVED, "bad", state.name,
         f"{state.name} has live workers, and they receive nothing."
         if has_workers
-        else f"Nobody receives from {state.name}.",
+        else f"No consumer receives from {state.name}.",
         f"{format_count(state.visible, 'message')} visible, the first one for "
         f"{format_span(waits)}. "
         f"{'' if has_workers else 'No live worker of this library listens. '}"

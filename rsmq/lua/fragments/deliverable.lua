@@ -5,7 +5,7 @@
 -- @include full.lua
 -- @include totals.lua
 
--- Returns the first visible message that is no dead letter and is not expired, in the format of first_due. Moves or
+-- Returns the first visible message that is neither a dead letter nor expired, in the format of first_due. Moves or
 -- removes those before it, at most 1,000. If limits of the queue allow no receive, returns nil and ms, as throttled_ms
 -- returns them; else notes the receive for them. The last arguments are the fields x:dlq, x:max, x:keep, x:limited and
 -- x:throttle as stored, and the ms for which the message will be hidden, nil if it is popped.

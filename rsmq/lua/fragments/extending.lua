@@ -49,7 +49,7 @@ local function may_follow(of, next, count, now)
 end
 
 -- Adds the next messages of their groups to the messages that are due of a queue, each behind the one before it, up to
--- `most` messages with bodies of at most `room` bytes. What is due of other groups behind them is left. With `size`, the
+-- `most` messages with bodies of at most `room` bytes. Due messages of other groups behind them are left. With `size`, the
 -- messages are for calls with so many each: a row is in one call, and has none that was received before, which may have a
 -- call of its own.
 local function extend_groups(of, most, room, now, size)

@@ -3,7 +3,7 @@
 -- @include was_received.lua
 
 -- Returns the group of a message, and, if it is held back, the ms from which it is due. A message that was received is
--- not held back, whoever has shown it, but for one that putting_off.lua has held back again. A user may lack the right to the records; then no message has a group. Fails while
+-- not held back, whichever client has shown it, but for one that putting_off.lua has held back again. A user may lack the right to the records; then no message has a group. Fails while
 -- the slot of the keys is moved, if one that is missing may be on the other node.
 local function group_and_due(zset, hash, id)
   if string.sub(id, -2) ~= 'Gr' then

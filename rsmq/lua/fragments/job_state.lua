@@ -1,9 +1,9 @@
--- What has become of a job, by its record and its message.
+-- Tells the state of a job, by its record and its message.
 -- @include jobs.lua
 -- @include retrying.lua
 
 -- Returns the state of a job, or nothing if neither record nor message is there, and the score and the receive count of
--- its message. What has not ended is compared with the message, which other clients change without its record, and so
+-- its message. A job that has not ended is compared with its message, which other clients change without its record, and so
 -- do workers that do not track it. It fails if what is beside the queue is on another node of a cluster.
 local function job_state(hash, zset, id, stored, receives, now)
   if has_job_ended(stored) then

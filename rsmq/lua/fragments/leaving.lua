@@ -1,4 +1,4 @@
--- What happens after messages have left their queue. The functions of groups.lua are made only for messages that may
+-- The steps after messages have left their queue. The functions of groups.lua are made only for messages that may
 -- have a group: functions take time in frequent scripts.
 
 -- After messages have left the queue, however they did: admits the next ones of their groups. While the slot of the

@@ -40,7 +40,7 @@ local function require_local_limits(zset, limited)
   end
 end
 
--- Removes the record of a message that comes back to the queue with its old id, or that is replaced. The script has
+-- Removes the record of a message that returns to the queue with its old id, or that is replaced. The script has
 -- called require_local_limits.
 local function forget_limits(zset, id)
   redis.pcall('HDEL', zset .. ':x:limits', id)

@@ -1,4 +1,4 @@
--- Messages that nobody deletes in time.
+-- Messages that no consumer deletes in time.
 -- @include digits.lua
 -- @include unbegun.lua
 -- @include retrying.lua

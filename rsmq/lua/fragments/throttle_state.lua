@@ -2,7 +2,7 @@
 -- a time. The field x:throttle has them as 'MESSAGES:NUMBER/UNIT', both may be empty. A sorted set beside the queue has
 -- what is used: by message id the receive count; under '' the microseconds until which receives are used up; under ':'
 -- the queue's created, without which the set is void. A message that is deleted, visible, received by another client or
--- waiting for a retry counts no more: nobody has to remove it.
+-- waiting for a retry counts no more: it need not be removed.
 -- @include retrying.lua
 -- @include time_us.lua
 
@@ -42,8 +42,8 @@ local function find_finished(throttle, zset, hash, ids, now)
   throttle.number = #ids - #gone
 end
 
--- Reads what the rate allows: `number` receives in a unit of so many microseconds. What was not received in the last tenth
--- of a second can be received now. A time that is too late is from a lower rate, or the clock was set back: no more than
+-- Reads what the rate allows: `number` receives in a unit of so many microseconds. Receives left unused in the last tenth
+-- of a second are allowed now. A time that is too late is from a lower rate, or the clock was set back: no more than
 -- one burst is waited for.
 local function read_rate(throttle, used, number, unit_us)
   throttle.interval, throttle.us = math.ceil(unit_us / number), server_time_us()

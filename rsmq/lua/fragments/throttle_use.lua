@@ -1,4 +1,4 @@
--- What a receive takes of the limits of a queue.
+-- The use that a receive makes of the limits of a queue.
 -- @include digits.lua
 -- @include throttle_state.lua
 -- @include variadic.lua

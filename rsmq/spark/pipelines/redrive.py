@@ -59,8 +59,8 @@ def redrive(
         tell: a function that is called with each ``JobProgress``.
 
     Raises:
-        InvalidOption: ``otherwise`` is the dead-letter queue itself, or ``to`` is no expression;
-            or a dead letter has a group or a limit key, which would be lost.
+        InvalidOption: ``otherwise`` is the dead-letter queue itself, or ``to`` is not an
+            expression; or a dead letter has a group or a limit key, which would be lost.
         QueueNotFound: ``dead_letter_queue`` or ``otherwise`` does not exist.
     """
     at.require_one_namespace()

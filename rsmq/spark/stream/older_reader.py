@@ -3,7 +3,7 @@ The streaming source on PySpark 4.0 and 4.1, which do not pass it the offset of 
 
 A new process of the query first learns from Redis which batch was received last. That needs a lease
 of a known name, a consumer group. Whether Spark has logged this batch, only Spark knows, so it gets
-the offset of this batch. If Spark has logged the batch, this is no new offset, and Spark requests
+the offset of this batch. If Spark has logged the batch, the offset is not new, and Spark requests
 another one: the batch is done, because a logged batch that is not done is planned first. Otherwise
 Spark plans the batch.
 """

@@ -112,7 +112,7 @@ class BatchRecords:
         Return the batch that was received last, by any process.
 
         Returns:
-            The number of the batch, or 0. What its offset counts. And whether its acknowledgement
+            The number of the batch, or 0. The count of its offset. And whether its acknowledgement
             has begun: Spark has committed it.
         """
         done = self.read_acknowledged()

@@ -399,7 +399,7 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
         """
         Close the connection if nothing was received or sent for the whole timeout.
 
-        What has arrived while the loop was stopped is read first.
+        Data that arrived while the loop was stopped is read first.
         """
         timer, self._timeout_timer = self._timeout_timer, None
         try:

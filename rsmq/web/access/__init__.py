@@ -1,3 +1,3 @@
 """
-Who may do what: users, tokens and scopes; Host and Origin; limits on attempts.
+Rights of callers: users, tokens and scopes; Host and Origin; limits on attempts.
 """

@@ -1,5 +1,5 @@
 """
-Sessions that have ended before their time, because somebody has logged out.
+Sessions that have ended before their time, because of a log out.
 
 A session is a signed cookie, so a copy of it would be valid until its time is over. A sorted set in
 Redis has what has ended, with the time as the score: a session, or all sessions of an owner until
@@ -44,7 +44,7 @@ class EndedSessions:
         self._queues = queues
         self._read_only = read_only
         self._ended: dict[str, float] = {}
-        #: What this process has ended, and Redis does not have.
+        #: The sessions that this process has ended, and Redis does not have.
         self._unwritten: dict[str, float] = {}
         self._lock = asyncio.Lock()
         self._next_read = 0.0

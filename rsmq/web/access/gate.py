@@ -42,7 +42,7 @@ ADMIT_AGAIN = "rsmq.admit_again"
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
-#: Passwords that were right, in this process: a digest with a key that nobody else has.
+#: Passwords that were right, in this process: a digest with a key of this process.
 _MAX_REMEMBERED = 1000
 #: Passwords are checked one after the other, so that attempts don't take all processors.
 _MAX_CHECKS = 1
@@ -313,7 +313,7 @@ def _name_and_password(headers: Mapping[str, str]) -> tuple[str, str]:
     return name, password
 
 
-#: The hash of a password that nobody knows.
+#: The hash of no password.
 _NOBODY = "scrypt$16384$8$1$AAAAAAAAAAAAAAAAAAAAAA==$" + base64.b64encode(bytes(64)).decode()
 
 
@@ -362,8 +362,8 @@ def check_referer(headers: Mapping[str, str], *, is_secure: bool) -> None:
 
 
 def _check_site(url: str, headers: Mapping[str, str], *, is_secure: bool) -> None:
-    # Who can change what is sent without TLS can put anything into a page of the same host. Without
-    # TLS here, a page with TLS is let in: a proxy that is not trusted may have ended it.
+    # An attacker who can change traffic without TLS can put anything into a page of the same host.
+    # Without TLS here, a page with TLS is let in: a proxy that is not trusted may have ended it.
     is_weaker = is_secure and not url.lower().startswith("https:")
     if is_weaker or _netloc_of(url) != headers.get("host", "").lower():
         raise _cross_site(url)

@@ -38,7 +38,7 @@ class TrustedProxies:
         """
         Return the address of the client: the last one that no trusted proxy has.
 
-        What is before it in the header may be invented.
+        Addresses before it in the header may be invented.
         """
         client = peer
         for text in reversed(headers.get(FORWARDED, "").split(",")):

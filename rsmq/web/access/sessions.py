@@ -5,7 +5,7 @@ A session has an id, so that it can be ended (``ended_sessions.py``).
 
 The key of a signature is made of what the users file stores of the user or the token. So a session
 ends when its password or token changes or is removed, and the processes of a server need no shared
-secret. Who can read the users file can make sessions.
+secret. A user who can read the users file can make sessions.
 """
 
 from __future__ import annotations

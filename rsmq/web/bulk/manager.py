@@ -37,7 +37,7 @@ OperationEvent: TypeAlias = Literal["pause", "resume", "cancel"]
 @dataclass(frozen=True, slots=True)
 class OperationRequest:
     """
-    What an operation shall do.
+    The task of an operation.
 
     Attributes:
         kind: what is done with the messages.

@@ -27,7 +27,7 @@ _KEPT = digits(7 * 24 * 3600 * 1000)
 
 
 class OperationKind(Enum):
-    """What is done with the messages."""
+    """The change of the messages."""
 
     REDRIVE = "redrive"
     RELEASE_ALL = "release-all"

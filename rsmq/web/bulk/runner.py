@@ -56,7 +56,7 @@ class OperationRunner(BackgroundTask):
     ``rsmq web`` has one, and the lifespan of ``create_app``, which servers don't run for a mounted
     application: there, put it into the lifespan of the outer one. Any number of processes may have
     one. Each operation belongs to one of them, for the time of a lease, which each step prolongs.
-    If its process ends, another runner goes on when the lease ends.
+    If its process ends, another runner continues when the lease ends.
 
     It logs errors to ``rsmq.web``, and raises none.
     """
@@ -137,7 +137,7 @@ class OperationRunner(BackgroundTask):
             while state is OperationState.RUNNING:
                 state = await self._advance(id)
         except (RedisError, RSMQError, OSError) as error:
-            # It goes on when the lease has ended.
+            # It continues when the lease has ended.
             _log.warning("an operation waits: %s", type(error).__name__)
             await asyncio.sleep(_POLL_SECONDS)
             return False

@@ -37,7 +37,9 @@ _MAX_FLASH = 4096
 @dataclass(frozen=True, slots=True)
 class Flash:
     """
-    What the next page says once. A cookie carries it, so no address can make a page say something.
+    A text that the next page shows once.
+
+    A cookie carries it, so no address can make a page say something.
 
     Attributes:
         address: of the next page.
@@ -80,7 +82,7 @@ _COUNT = "Count them"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An action that somebody asks for, and the fields of its form."""
+    """A requested action, and the fields of its form."""
 
     action: PageAction
     call: PageCall

@@ -1,5 +1,5 @@
 """
-What is known of a message that may crash its workers, as the overview says it.
+The evidence on a message that may crash its workers, as the overview says it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 from rsmq.web.pages.table import PageCall
 from rsmq.web.table import Scope
 
-#: What is said of messages without a stored reason, before somebody sends them again.
+#: The text about messages without a stored reason, before they are sent again.
 UNKNOWN_ENDS = (
     "It is not stored how the receives of such messages ended. If workers died with them in "
     "flight, they may crash their workers again: find out why before you redrive them."

@@ -21,7 +21,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 #: Advice for people in the place of hints for programs.
 _ADVICE = {
-    "queueNotFound": "It may have been deleted, or nobody has created it yet.",
+    "queueNotFound": "It may have been deleted, or it was not created yet.",
     "unauthorized": "Log in.",
 }
 #: Advice for people, if there is a hint for programs.
@@ -132,7 +132,7 @@ def were_made_visible(number: int, owner: str) -> str:
 
 def show_caller(name: str) -> str:
     """Return who has called; without a users file, it is not known who that was."""
-    return "somebody" if name == EVERYONE.name else show_name(name)
+    return "a caller" if name == EVERYONE.name else show_name(name)
 
 
 _LAST_MS = 253_402_300_799_000  # the end of the year 9999

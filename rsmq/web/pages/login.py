@@ -36,7 +36,7 @@ class LoginPages:
         self._view = view
 
     async def log_in(self, request: PageRequest) -> Response:
-        """Show the form, or begin a session with what it has sent."""
+        """Show the form, or begin a session with its fields."""
         check_method(request, "GET", "POST")
         back = own_path(request.query.get("next"))
         if request.method == "GET":

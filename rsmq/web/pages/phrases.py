@@ -1,5 +1,5 @@
 """
-What people did, in words: the calls of the audit stream.
+The deeds of people, in words: the calls of the audit stream.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rsmq.vocabulary.queues import SET
 from rsmq.vocabulary.sends import ValueKind
 from rsmq.web.pages.formats import show_name
 
-#: What a caller did with a call of the API, or with an operation that has ended.
+#: The text of a call of the API, or with an operation that has ended.
 PHRASES = {
     "PUT /queues/{queue}": "created the queue {queue}",
     "PATCH /queues/{queue}": "changed attributes of {queue}",
@@ -68,7 +68,7 @@ PHRASES = {
     "operation move": "ended the move of messages of {queue}",
 }
 _PLACE = re.compile(r"\{(queue|target|destination)\}")
-#: What is said of a part that an entry does not have.
+#: The text for a part that an entry does not have.
 _UNKNOWN = {"queue": "all queues", "destination": "another queue"}
 
 

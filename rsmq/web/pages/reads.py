@@ -105,7 +105,7 @@ class SharedReads:
     def _forget(self, key: Hashable, task: asyncio.Task[SharedAnswer]) -> None:
         self._running.pop(key, None)
         if not task.cancelled():
-            task.exception()  # whoever waits has it
+            task.exception()  # the waiting call has it
 
     def forget_all(self) -> None:
         """Let the next pages read again, after a change."""

@@ -1,5 +1,5 @@
 """
-Who has changed what of late: the last calls of the audit stream, for what is wrong now.
+Recent changes and their callers: the last calls of the audit stream, for what is wrong now.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rsmq.web.table import Scope
 _ENTRIES = 500
 #: A change of attributes is said for so long.
 _RECENT_MS = 3_600_000
-#: The end of a call is recorded a little after what it did.
+#: The end of a call is recorded a little after its effect.
 _BEFORE_MS = 1000
 _ACTS = {
     "paused": ("POST /queues/{queue}:pause", "paused it"),
@@ -90,7 +90,7 @@ def say_moves(entries: Entries, queue: str) -> str:
 
 
 def moved_ids(entries: Entries, queue: str) -> set[str]:
-    """Return the ids of messages that somebody has moved to a queue, as far as they are known."""
+    """Return the ids of messages that a user has moved to a queue, as far as they are known."""
     return {id for each in _moves_to(entries, queue) for id in each.get("ids", "").split(",")}
 
 
@@ -108,7 +108,7 @@ def _done(entries: Entries, path: str) -> Iterator[Mapping[str, Any]]:
 
 def _when_and_who(entry: Mapping[str, Any]) -> str:
     """Return the begin of a sentence; with the name of a user, it would have a small letter."""
-    who = "somebody" if entry["user"] == EVERYONE.name else show_name(entry["user"])
+    who = "a caller" if entry["user"] == EVERYONE.name else show_name(entry["user"])
     return f"At {show_time(_at_ms(entry))} {who}"
 
 

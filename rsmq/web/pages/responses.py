@@ -24,7 +24,7 @@ _NOT_FOUND = 404
 @dataclass(frozen=True, slots=True)
 class SiteView:
     """
-    What every template knows of the site and of its caller.
+    The facts that every template has of the site and of its caller.
 
     Attributes:
         namespace: whose pages they are; empty if the caller may not know it.

@@ -12,7 +12,7 @@ from rsmq.vocabulary.queues import NODE_SETTINGS
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,160}")
 _ID = re.compile(r"[a-zA-Z0-9:]{32}")
-#: What JavaScript takes for blanks.
+#: JavaScript's blanks.
 _BLANKS = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _DIGITS = re.compile(f"[{_BLANKS}]*([+-]?[0-9]+)")
 #: JavaScript writes numbers from here on with an exponent.

@@ -1,5 +1,5 @@
 """
-What is wrong.
+The alerts.
 """
 
 from __future__ import annotations

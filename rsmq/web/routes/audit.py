@@ -1,5 +1,5 @@
 """
-Who has changed or removed what: the audit stream.
+The audit stream: changes and removals with their callers.
 """
 
 from __future__ import annotations

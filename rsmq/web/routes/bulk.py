@@ -1,5 +1,5 @@
 """
-Operations of many messages: they answer 202, and go on until they end.
+Operations of many messages: they answer 202, and continue until they end.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ FILTER = (
 )  # fmt: skip
 SHOWN = (
     Field("operation", Shape.TEXT, "The id of the operation."),
-    Field(
-        "kind", Shape.TEXT, "What it does.", rule=one_of(*(each.value for each in OperationKind))
-    ),
+    Field("kind", Shape.TEXT, "Its action.", rule=one_of(*(each.value for each in OperationKind))),
     Field("state", Shape.TEXT, "Its state.", rule=_STATES),
     Field("done", Shape.WHOLE, "Messages that it has changed."),
     Field("scanned", Shape.WHOLE, "Messages that it has looked at."),
@@ -180,14 +178,14 @@ ROUTES = (
     ),
     Route(
         "POST", "/operations/{operation}:cancel", Scope.MANAGE,
-        "Cancel an operation; what it has done stays.", _change("cancel"), result=SHOWN,
+        "Cancel an operation; its finished part stays.", _change("cancel"), result=SHOWN,
     ),
     Route(
         "POST", "/operations/{operation}:pause", Scope.MANAGE, "Pause an operation.",
         _change("pause"), result=SHOWN,
     ),
     Route(
-        "POST", "/operations/{operation}:resume", Scope.MANAGE, "Let a paused operation go on.",
+        "POST", "/operations/{operation}:resume", Scope.MANAGE, "Resume a paused operation.",
         _change("resume"), result=SHOWN,
     ),
 )  # fmt: skip

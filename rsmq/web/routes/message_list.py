@@ -129,7 +129,7 @@ async def _get_body(call: ApiCall) -> ApiAnswer:
             "redacted",
             "The body is withheld",
             status=403,
-            hint="Values are redacted for this caller, and this is no JSON object or list.",
+            hint="Values are redacted for this caller, and this is not a JSON object or list.",
         )
     return ApiAnswer(
         raw,

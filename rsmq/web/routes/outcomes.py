@@ -94,7 +94,7 @@ _OUTCOME = (
 ROUTES = (
     Route(
         "POST", "/queues/{queue}/messages/{id}:progress", Scope.RECEIVE,
-        "Report the progress of a job, and hide its message anew.", _progress,
+        "Report the progress of a job, and hide its message again.", _progress,
         body=(
             _RECEIPT,
             Field("done", Shape.NUMBER, "How much is done.", required=True, rule=_NUMBER),

@@ -152,7 +152,7 @@ ROUTES = (
             "waiting_seconds of the first visible message, dead_letters in the queue of its "
             "policy, has_reasons (whether workers have moved dead letters to it), sent_per_second "
             "and received_per_second in the last minute or two, and visible_last_hour, a number "
-            "for each minute. What is not recorded is null."),
+            "for each minute. Minutes without a record are null."),
             Field("dead_letter_queues", Shape.FLAG, "false leaves out the dead-letter queues of "
             "policies."),
             Field("q", Shape.TEXT, "Only names that contain this text, or match it if it has *."),

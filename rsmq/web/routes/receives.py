@@ -114,7 +114,7 @@ async def _receive_some(
 
 
 async def pop(call: ApiCall, names: list[str], number: int) -> list[Message[Any]]:
-    """Pop messages. What a client that leaves does not get is lost."""
+    """Pop messages. Messages are lost if the client leaves before it gets them."""
     queues: Any = call.queues
     wait = check_wait(call)
     popping = queues.pop_messages(names, number, wait=wait, codec=BODIES)

@@ -14,7 +14,7 @@ _LAST_EVENT = re.compile(r"([0-9]{1,15})\.([0-9a-f]{8})\.([0-9]{1,15})")
 
 
 async def _tail(call: ApiCall) -> ApiAnswer:
-    # An id that is not ours is of nobody that can be resumed; a browser can't change it.
+    # An id that is not ours can't be resumed; a browser can't change it.
     match = _LAST_EVENT.fullmatch(call.headers.get("last-event-id", ""))
     last_event = (int(match[1]), match[2], int(match[3])) if match else None
     events = await follow_queue(

@@ -102,7 +102,7 @@ ROUTES = (
         result=(
             Field("queue", Shape.TEXT, "The name of the queue."),
             Field("messages", Shape.WHOLE, "The messages that were restored."),
-            Field("in_queue", Shape.WHOLE, "Those that had come back by another way."),
+            Field("in_queue", Shape.WHOLE, "Those that had returned by another way."),
         ),
     ),
 )  # fmt: skip

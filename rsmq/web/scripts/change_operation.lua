@@ -25,7 +25,7 @@ local hash, operation, index = KEYS[1], KEYS[2], KEYS[3]
 local id, event, owner, lease, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local cursor, done, scanned, left, error = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 
--- The step of a runner may end after its operation was paused or cancelled: what it did counts.
+-- The step of a runner may end after its operation was paused or cancelled: it counts.
 local transitions = {
   take = {waiting = 'running', running = 'running'},
   advance = {running = 'running', waiting = 'waiting', paused = 'paused', cancelled = 'cancelled'},

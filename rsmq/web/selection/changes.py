@@ -26,7 +26,7 @@ from rsmq.web.selection.selection import Selection
 
 
 class SelectionAction(Enum):
-    """What is done with the messages."""
+    """The action on the messages."""
 
     DELETE = "delete"
     MOVE = "move"
@@ -36,7 +36,7 @@ class SelectionAction(Enum):
 @dataclass(frozen=True, slots=True)
 class SelectionResult:
     """
-    What an action has done.
+    The result of an action.
 
     Attributes:
         done: the number of messages that were changed.

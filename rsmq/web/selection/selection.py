@@ -27,10 +27,10 @@ class Selection:
         count: their number; if it is not complete, that of those that were found.
         is_complete: whether all of them are in it. Else there are more than 10,000, or the search
             took more than ten seconds: no action takes it, and a stored operation with the same
-            filter and ``before_ms`` does what it would.
+            filter and ``before_ms`` does the same.
         digest: of the messages and how they were; two selections with the same one are the same.
-        token: for ``execute``. Nobody can make one up.
-        before_ms: Unix ms of the server when it was stored. What is sent later is not in it.
+        token: for ``execute``. It can't be guessed.
+        before_ms: Unix ms of the server when it was stored. Later messages are not in it.
         until_ms: until when it can be used.
         by_ids: whether the messages were chosen by their ids.
         rows: the messages, as they were.

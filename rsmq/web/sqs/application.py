@@ -234,7 +234,7 @@ class _Reply:
         """Send an error."""
         refused = as_sqs_error(error)
         if refused.status >= _SERVER_FAULT:
-            describe(error, may_repeat=False)  # logs what nobody expects
+            describe(error, may_repeat=False)  # logs unexpected errors
             _log.error("SQS: %d %s", refused.status, refused.code)
         media_type, content, more = refuse(refused, self.id)
         is_xml = refuse is refuse_in_xml

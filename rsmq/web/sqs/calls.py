@@ -26,7 +26,7 @@ _ID = re.compile(f"[A-Za-z0-9_-]{{1,{_MAX_ID}}}")
 @dataclass(frozen=True, slots=True)
 class SqsState:
     """
-    What the calls of a server share.
+    The state that the calls of a server share.
 
     Attributes:
         site: the region and the account of names.

@@ -29,7 +29,7 @@ _SHAPES = {
 }
 _SERVER_FAULT = 500
 _MAX_SHOWN = 1024
-#: What the other parts of the server refuse, by its HTTP status.
+#: The refusals of the other parts of the server, by HTTP status.
 _REFUSALS = dict.fromkeys((401, 403, 421), ("AccessDenied", 403))
 _REFUSALS[429] = "RequestThrottled", 400
 
@@ -55,7 +55,7 @@ class SqsError(Exception):
 
     @property
     def fault(self) -> str:
-        """Who has caused it: the client or the server."""
+        """The side that has caused it: the client or the server."""
         return "Receiver" if self.status >= _SERVER_FAULT else "Sender"
 
     def query_text(self) -> str:

@@ -124,7 +124,7 @@ async def _show(call: SqsCall, source: QueueRecord, record: OperationRecord) -> 
 
 
 async def cancel(call: SqsCall) -> SqsAnswer:
-    """End a task, in one atomic step; what it has moved stays moved."""
+    """End a task, in one atomic step; messages that it has moved stay moved."""
     handle = call.parameters.get("TaskHandle")
     if not handle:
         raise missing("TaskHandle")

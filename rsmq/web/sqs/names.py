@@ -21,7 +21,7 @@ _MAX_NAME = 80
 @dataclass(frozen=True, slots=True)
 class SqsSite:
     """
-    What names of queues have in common.
+    The common parts of the names of queues.
 
     Attributes:
         region: the region in ARNs.

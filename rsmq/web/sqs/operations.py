@@ -70,7 +70,7 @@ def store_queue(
 
 
 class Settled(Enum):
-    """What became of a message that was to be deleted or hidden."""
+    """The outcome for a message that was to be deleted or hidden."""
 
     GONE = 0  # it is not in the queue, or was received again
     DONE = 1

@@ -21,7 +21,7 @@ _JSON_TYPE, _XML_TYPE = "application/x-amz-json-1.0", "text/xml"
 _XML_SPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
 _MAX_FIELDS = 2000
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-#: What XML would not keep as it is: a CR becomes a line feed.
+#: Characters that XML would change: a CR becomes a line feed.
 _ENTITIES = {"\r": "&#13;", '"': "&quot;"}
 #: Lists and maps of requests in the query protocol: the names of their elements, and the names of
 #: keys and values of a map.

@@ -37,7 +37,7 @@ _CHOICES = {
     "DeduplicationScope": ("messageGroup", "queue"),
     "FifoThroughputLimit": ("perQueue", "perMessageGroupId"),
 }
-#: What has no meaning here is stored and given back, so that Terraform works.
+#: Attributes without a meaning here are stored and returned, so that Terraform works.
 _TEXTS = (
     "Policy", "KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds", "SqsManagedSseEnabled",
     "RedriveAllowPolicy",
@@ -49,7 +49,7 @@ _COUNTS = (
 _READ_ONLY = ("QueueArn", "CreatedTimestamp", "LastModifiedTimestamp", *_COUNTS)
 _READABLE = {*_RANGES, *_CHOICES, *_TEXTS, *_READ_ONLY, "RedrivePolicy", "All"}
 
-#: What a queue gets that SQS creates.
+#: The fields of a queue that SQS creates.
 NEW_FIELDS: dict[str, Any] = {
     **{each.field: each.default for each in REQUIRED_ATTRIBUTES},
     "maxsize": UNLIMITED,

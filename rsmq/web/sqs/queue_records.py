@@ -1,5 +1,5 @@
 """
-What the server knows of a queue: its attributes in Redis, and those that only SQS has.
+The server's record of a queue: its attributes in Redis, and those that only SQS has.
 
 These are one field of the queue's hash, so they stay when the queue is purged, and are gone when
 any client deletes it.

@@ -47,7 +47,7 @@ _START_SECONDS = 60.0
 #: How long an idle child process has to end by itself.
 _CLOSE_SECONDS = 1.0
 _CLOSE_POLL_SECONDS = 0.005
-#: What a child knows of its worker: nothing, that it stops, and that its grace period is over.
+#: The messages of a worker to a child: nothing, that it stops, and that its grace period is over.
 NO_STOP, STOPPING, INTERRUPT = range(3)
 
 

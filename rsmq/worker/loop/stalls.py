@@ -1,6 +1,6 @@
 """
-What the worker does while it can't call its async handlers, or its plain ones: it receives nothing
-for them and releases what waits.
+The worker's state while it can't call its async handlers, or its plain ones: it receives nothing
+for them and releases waiting messages.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class RateLimit(DecisionAtReceive):
             period: seconds, from 0.001 to 86,400.
             queues: the queues that it limits; None is all queues of the worker.
             key: a function of the message that returns a str: each key has a limit of its own.
-                None as a result is no limit for this message. An exception fails the message. It
+                None as a result means no limit for this message. An exception fails the message. It
                 runs in the worker's own thread, so it must be quick. None is one limit for all.
             name: the name of the limit in Redis, by the rules of queues. Queues, workers and
                 programs with this name share it. None is the name of each queue, which then has

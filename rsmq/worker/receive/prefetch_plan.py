@@ -159,7 +159,7 @@ def _order_by_turn(
 @dataclass(frozen=True, slots=True)
 class _Sharing:
     """
-    What the lanes of one priority have in common in a plan.
+    The common parts of the lanes of one priority in a plan.
 
     Attributes:
         shares: their shares.

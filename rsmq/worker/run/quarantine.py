@@ -40,7 +40,7 @@ EXCLUSIVE_SECONDS = 5.0
 #: How long a call waits for other calls to end. Then it starts if a slot is free.
 _MAX_WAIT_SECONDS = 2.0
 _LATE_POLL_SECONDS = 0.05
-#: What is known of runs that have no known outcome.
+#: The text about runs without a known outcome.
 _UNKNOWN_END = (
     "in each run its worker died, or could not extend the visibility timeout, as while a handler "
     "keeps the GIL"

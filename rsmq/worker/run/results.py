@@ -1,5 +1,5 @@
 """
-What handlers return: kept for the records of tracked messages, otherwise ignored.
+The results of handlers: kept for the records of tracked messages, otherwise ignored.
 """
 
 from __future__ import annotations

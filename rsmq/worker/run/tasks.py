@@ -265,7 +265,7 @@ class EventLoopTasks:
 
 
 def _resume(task: asyncio.Task[None], job: Job) -> bool:
-    """Let a task go on if the worker has cancelled its call. Return whether it did."""
+    """Let a task continue if the worker has cancelled its call. Return whether it did."""
     if is_cancelled_by_program(task, job):
         return False
     while task.cancelling():

@@ -1,5 +1,5 @@
 -- Makes the next step of the sweep of a queue that has groups, if it is due. All workers together make one sweep after the
--- other: field x:groups has the ms of the next step, and the position. A worker goes on with the sweep that it has begun;
+-- other: field x:groups has the ms of the next step, and the position. A worker continues the sweep that it has begun;
 -- others do after 10 s without a step. The next sweep begins 45 s after the end of one.
 --
 -- KEYS[1] hash       hash        the queue's attributes, bodies and counters

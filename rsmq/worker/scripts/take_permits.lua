@@ -24,7 +24,7 @@ for at, rate in ipairs(rates) do
   redis.call('HDEL', rate, '') -- no such field: when memory is full, it allows the next
   local stored = redis.call('HMGET', rate, 'until', 'turn')
   local used_until, turn = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
-  -- Nobody takes the permits of these turns: their messages were deleted, or no worker ran.
+  -- The permits of these turns stay unused: their messages were deleted, or no worker ran.
   if now + period - used_until > 2 * interval + 10000 then
     turn = 0
   end

@@ -29,7 +29,7 @@ _chance = random.Random(7)  # noqa: S311
 @dataclass
 class Shape:
     """
-    What a queue was like.
+    The past of a queue.
 
     Attributes:
         rate: messages a minute, on average.

@@ -106,7 +106,7 @@ def _consume(queues: RSMQ[Any], seconds: float, *, is_calm: bool) -> None:
     """
     Receive and delete, as Node's programs do.
 
-    Each hundredth message fails, and comes back, unless all is calm.
+    Each hundredth message fails, and is received again, unless all is calm.
     """
     while True:
         message = queues.receive_message("legacy", wait=20)

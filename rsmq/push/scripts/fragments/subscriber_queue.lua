@@ -1,7 +1,7 @@
 -- The queue of a subscriber.
 -- @include digits.lua
 
--- Creates the queue, or what it lacks. Its maxsize is unlimited, so that it takes each message of the source. Its
+-- Creates the queue, or its missing parts. Its maxsize is unlimited, so that it takes each message of the source. Its
 -- first command fails before any change if memory is full, or on a key of another type.
 local function create_subscriber_queue(hash, queues, name, us)
   local now = digits(math.floor(us / 1000000))

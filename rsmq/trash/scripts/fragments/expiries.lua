@@ -2,7 +2,7 @@
 -- @include digits.lua
 
 -- Lets a key expire when the later one of two keys would have: the ms of the first, '' = never; and the ms that the
--- second would have lived, -1 = for ever, -2 = there was none.
+-- second would have lived, -1 = forever, -2 = there was none.
 local function restore_expiry(key, ms, left, now)
   if ms == '' or left == -1 then
     redis.call('PERSIST', key)

@@ -1,4 +1,4 @@
--- Puts what has come to a queue into kept keys, which get the names of those of the queue. What has come wins.
+-- Puts newly arrived messages of a queue into kept keys, which get the names of those of the queue. New ones win.
 -- @include attribute_names.lua
 -- @include due.lua
 -- @include expiries.lua
@@ -17,7 +17,7 @@ local function size_of(zset, found)
   return size
 end
 
--- Returns the ids in a queue, and how many of them are kept too: these have come back by another way.
+-- Returns the ids in a queue, and how many of them are kept too: these have returned by another way.
 local function ids_of(zset, kept_zset)
   local ids, both = redis.call('ZRANGE', zset, 0, -1), 0
   for _, id in ipairs(ids) do

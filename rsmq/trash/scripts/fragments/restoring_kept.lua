@@ -1,4 +1,4 @@
--- Moves what is kept back to a queue, in steps. What is in the queue stays as it is.
+-- Moves what is kept back to a queue, in steps. Messages in the queue stay as they are.
 -- @include attribute_names.lua
 -- @include regrouping.lua
 -- @include copying.lua

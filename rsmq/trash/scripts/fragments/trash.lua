@@ -1,4 +1,4 @@
--- What was deleted and can be restored. The hash of the trash has by the id of a deletion
+-- Deletions that can be restored. The hash of the trash has by the id of a deletion
 -- 'state kind ms messages names facts': the state is kept, undoing or undone; ms is its time; names are those of the
 -- keys that are kept, as in 'hash=,dedup=1795199745846,', with the ms at which each would expire by itself.
 -- @include digits.lua

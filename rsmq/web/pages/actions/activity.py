@@ -15,7 +15,7 @@ from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 
 _OPERATION = "/operations/{operation}"
-#: What an undo does, by the kind of the deletion.
+#: The effect of an undo, by the kind of the deletion.
 _RESTORES = {
     DeletionKind.PURGE: "Restores {messages} of {queue}, which a purge has removed.",
     DeletionKind.DELETE_QUEUE: "Restores the queue {queue} with {messages}.",
@@ -35,7 +35,7 @@ def _to_restored(links: Links, fields: Fields) -> str:
 def _restored(_: Fields, answer: Mapping[str, Any]) -> Done:
     text = f"{plural(answer['messages'], 'message')} of {show_name(answer['queue'])} restored"
     others = answer["in_queue"]
-    more = f"; {plural(others, 'message')} had come back by another way" if others else ""
+    more = f"; {plural(others, 'message')} had returned by another way" if others else ""
     return Done(f"{text}{more}.")
 
 
@@ -87,7 +87,7 @@ ACTIONS = (
     ),
     PageAction(
         "resume-operation", "POST", f"{_OPERATION}:resume", "Resume the operation", "Resume",
-        _says("goes on"), _back, address=_QUEUE,
+        _says("continues"), _back, address=_QUEUE,
     ),
     PageAction(
         "cancel-operation", "POST", f"{_OPERATION}:cancel", "Cancel the operation",

@@ -23,7 +23,7 @@ _PREFIX = "cause:"
 #: Queues of which it is read whether their messages still die.
 _MAX_SOURCES = 3
 _RECEIVED_AGAIN = "received-again"
-#: What is said of the undo of an operation.
+#: The text about the undo of an operation.
 UNDO_OF_OPERATION = (
     "It can be undone for ten minutes; if it takes longer than a minute, each minute of it by "
     "itself."

@@ -68,7 +68,7 @@ class Input:
 @dataclass(frozen=True, slots=True)
 class Effect:
     """
-    What an action will do, as it was just read.
+    The effect of an action, as it was just read.
 
     Attributes:
         text: with the exact count.
@@ -94,7 +94,7 @@ class Effect:
 @dataclass(frozen=True, slots=True)
 class Done:
     """
-    What is said after an action.
+    The text after an action.
 
     Attributes:
         undo: the id with which it can be undone.
@@ -143,7 +143,7 @@ class PageAction:
         title: of the page of confirmation: a template, or what returns it.
         button: a verb.
         effect: returns what it will do; None if the button says all, and there is no page.
-        done: what is said afterwards: a template, or what returns it for the content of the answer.
+        done: what is said afterwards: a template, or a function of the content of the answer.
         back: returns the address of the page that follows; that of its queue by default.
         command: the same command of the program, a template, or what returns its words; None if
             there is none.

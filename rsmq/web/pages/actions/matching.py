@@ -21,7 +21,7 @@ from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 
 _PREVIEW = "/queues/{queue}/messages:preview"
-#: What the page sends of a preview.
+#: The fields that the page sends of a preview.
 _SELECTION, _BEFORE = "selection", "before_ms"
 _PREVIEW_FIELDS = frozenset({_SELECTION, _BEFORE})
 #: The state and the filter, under names that the entry does not have: an address must not narrow

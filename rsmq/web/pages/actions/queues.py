@@ -92,7 +92,7 @@ async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
         )
     return Effect(
         f"{text}: those that were received, and those that wait for a retry.",
-        ("A consumer that still works on one of them goes on: it may be processed twice.",),
+        ("A consumer that still works on one of them continues: it may be processed twice.",),
         name_to_type=_queue(fields) if number > _MANY else None,
     )  # fmt: skip
 

@@ -41,7 +41,7 @@ class CallRow:
 
     Attributes:
         words: what it did, as ``words_of`` returns it.
-        changes: from what to what it has changed attributes, and how many messages, as texts.
+        changes: the attributes' values before and after, and how many messages, as texts.
         outcome: what became of it.
         code: that of its error; empty without one.
     """

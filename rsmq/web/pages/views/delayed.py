@@ -1,5 +1,5 @@
 """
-What waits for its time: delayed and retrying messages, and schedules.
+Messages that wait for a time: delayed and retrying messages, and schedules.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ScheduleRow:
     Attributes:
         when: its expression or its interval.
         state: ``active``, ``paused``, ``late``, ``failing`` or ``unreadable``.
-        level: how much that needs somebody.
+        level: how urgent that is.
     """
 
     name: str

@@ -22,7 +22,7 @@ class Figure:
     A figure at the head of a page.
 
     Attributes:
-        level: ``bad`` or ``warn`` if it needs somebody.
+        level: ``bad`` or ``warn`` if it needs attention.
         spark: the pieces of its small line.
     """
 

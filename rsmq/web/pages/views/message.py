@@ -62,7 +62,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     is_dead = may_be_dead and (reason is not None or bool(sources and stays))
     origins = [reason["queue"]] if reason else sources or []
     resend_to: str | None = names["queue"]
-    if is_dead:  # here, nobody may handle it
+    if is_dead:  # here, no handler may listen
         resend_to = origins[0] if len(origins) == 1 else None
     return {
         "queue": names["queue"],
@@ -94,7 +94,7 @@ def _shown_causes(
     Return the sentences of causes.
 
     Args:
-        dead: the message, if it is a dead letter that nobody listens to, which waits for nobody;
+        dead: the message, if it is a dead letter without a listener, which needs no consumer;
             else None.
         is_suspect: whether the evidence of the overview is shown, which is surer.
     """
@@ -112,7 +112,7 @@ def _shown_causes(
 
 
 def _ended(received: int) -> str:
-    """Return what somebody needs to know before a redrive."""
+    """Return the facts to know before a redrive."""
     return (
         f"It was received {plural(received, 'time')}, and it is not stored how these receives "
         "ended. If workers died with it in flight, it may crash them again: find out why before "

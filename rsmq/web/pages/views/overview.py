@@ -52,7 +52,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     }
 
 
-#: Alerts of what somebody may have done, or caused by another visibility timeout.
+#: Alerts of acts of users, or caused by another visibility timeout.
 _BY_PEOPLE = {"paused", "purged", "received-again", "new-dead-letters"}
 
 

@@ -102,14 +102,14 @@ async def _sources_of_reasons(call: PageCall, queue: str) -> list[str]:
 _RECEIVED_AGAIN = "received-again"
 #: The last minutes in which other consumers have received something.
 _LATELY = 5
-#: Causes that need nobody.
+#: Causes that need no attention.
 _CALM = {"empty", "draining", "waiting", "all-hidden"}
 #: The longest queue that the doctor examines for a page: it reads every message.
 _MAX_EXAMINED = 10_000
 
 
 async def _findings(call: PageCall, queue: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
-    """Return what the doctor finds, if the address asks for it; it is no part of a refresh."""
+    """Return what the doctor finds, if the address asks for it; a refresh does not repeat it."""
     if call.query.get("doctor") != "1" or queue["messages"] > _MAX_EXAMINED:
         return None
     report = await call.read("/doctor", queue=queue["name"])

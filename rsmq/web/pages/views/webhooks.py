@@ -14,7 +14,7 @@ from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import Figure, counted
 from rsmq.web.table import Scope
 
-#: What a page says of the states of ``rsmq.webhooks.breaker.TargetState``.
+#: The texts of a page for the states of ``rsmq.webhooks.breaker.TargetState``.
 _STATES = {
     "closed": ("active", "good"),
     "open": ("stopped", "bad"),
@@ -31,7 +31,7 @@ class WebhookRow:
     A subscriber with the state of its target, or another target.
 
     Attributes:
-        subscriber: its name; None for a target that is no subscriber.
+        subscriber: its name; None for a target that is not a subscriber.
         own_queue: the queue whose messages are pushed.
         exact_url: the URL, if it is shown whole.
         secret_env: the variable with the secret; None does not sign, or is not known.

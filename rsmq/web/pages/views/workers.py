@@ -40,7 +40,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     still = await asyncio.gather(*(_read_held(call, each["name"]) for each in dead[:_MAX_DEAD]))
     for row, hidden in zip(dead, still, strict=False):
         row["held"] = len(hidden)
-    # Those that need somebody are first, then those that are alive.
+    # Those that need attention are first, then those that are alive.
     rows.sort(key=lambda each: (each["is_alive"] or not each["held"], not each["is_alive"]))
     alive = sum(each["is_alive"] for each in rows)
     return {"workers": rows, "alive": alive}
