@@ -132,3 +132,51 @@ def test_a_function_with_more_than_eight_parameters_is_found(parameters, is_foun
 
     assert parameters_check.with_many(source) == ({"send"} if is_found else set())
     assert not parameters_check.with_many("# Generated from rsmq/aio.py.\n" + source)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("It waits for ever.\n", 1),
+        ("A title\n\nThe job\ngoes on.\n", 4),
+        ("`code`\n\n```\ngoes on\n```\nSo it goes on.\n", 6),
+        ("One. It keeps what it had.\n", 1),
+        ("One. What is left is kept.\n", 1),
+    ],
+)
+def test_a_phrase_with_a_plainer_wording_is_found_with_its_line(monkeypatch, tmp_path, text, line):
+    words = load("words")
+    (tmp_path / "page.md").write_text(text)
+    monkeypatch.setattr(words, "_ROOT", tmp_path)
+
+    (fault,) = words.find_faults("page.md")
+
+    assert fault.startswith(f"page.md:{line}: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ask a worker what it runs.\n",
+        "There is no queue.\n",
+        "# What is left?\n",
+        "`goes on`\n",
+    ],
+)
+def test_plain_sentences_headings_and_code_are_allowed(monkeypatch, tmp_path, text):
+    words = load("words")
+    (tmp_path / "page.md").write_text(text)
+    monkeypatch.setattr(words, "_ROOT", tmp_path)
+
+    assert words.find_faults("page.md") == []
+
+
+def test_only_entries_that_are_not_released_are_read_in_the_changelog(monkeypatch, tmp_path):
+    words = load("words")
+    text = "# Changes\n\n## Unreleased\n\n- It goes on.\n\n## 0.1\n\n- It goes on.\n"
+    (tmp_path / "CHANGELOG.md").write_text(text)
+    monkeypatch.setattr(words, "_ROOT", tmp_path)
+
+    (fault,) = words.find_faults("CHANGELOG.md")
+
+    assert fault.startswith("CHANGELOG.md:5: ")
