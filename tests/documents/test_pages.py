@@ -25,8 +25,6 @@ SEVERAL = 'options = {"url": url, "ns": "{shop.0},{shop.1}", "queue": "orders"}'
 #: The blocks that are not run, by page and first line, and why.
 NOT_RUN = {
     ("README.md", INSTALL): "installs packages",
-    ("README.md", SERVER): "installs or starts a server",
-    ("README.md", "scripts/demo"): "runs for minutes; test_scripts.py runs the demo",
     ("start.md", INSTALL): "installs packages",
     ("start.md", WHEEL): "installs packages",
     ("start.md", SERVER): "installs or starts a server",
@@ -113,7 +111,7 @@ NOT_RUN = {
 
 LANGUAGES = {"python", "sh", "sql", "text", "toml", "js", "php", "yaml", "nginx", "ini"}
 MAX_LINES = 300
-MAX_README_BYTES = 8 * 1024
+MAX_README_BYTES = 6 * 1024
 #: tests/spark/session/test_documents.py and test_recipes.py play them.
 WITH_SPARK = {"spark.md", "spark-recipes.md", "spark-sql.md"}
 
