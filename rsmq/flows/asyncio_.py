@@ -156,10 +156,11 @@ class AsyncFlowHandle(AwaitsResult[Any]):
 
 def _choose(status: FlowStatus, nodes: Literal["none", "ends", "all"]) -> FlowStatus:
     """Return a status with some of its nodes."""
-    followed = {number for each in status.nodes for number in each.after}
     if nodes == "none":
         return replace(status, nodes=())
     if nodes == "all":
         return status
-    ends = (each for each in status.nodes if each.number not in followed and not each.is_finally)
+    declared = [each for each in status.nodes if not each.is_added]
+    followed = {number for each in declared for number in each.after}
+    ends = (each for each in declared if each.number not in followed and not each.is_finally)
     return replace(status, nodes=tuple(ends))

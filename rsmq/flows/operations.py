@@ -5,7 +5,7 @@ Operations on flows of tasks.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
@@ -84,6 +84,40 @@ def result_of(number: int) -> bytes:
     return b"\1%d\1" % number
 
 
+def added_number(number: int) -> bytes:
+    """Return what stands for the number of an added node in its body, by its place among them."""
+    return b"\2%d\2" % number
+
+
+def pack_nodes(nodes: Sequence[FlowNode], awaited: Collection[int]) -> bytes:
+    """
+    Return nodes for ``added_nodes.lua``, which numbers them from the number of nodes of their flow.
+
+    Args:
+        nodes: the nodes, with numbers from 0.
+        awaited: the numbers of those that the nodes after the adding one wait for.
+    """
+    fields = node_fields(nodes, 0, _following(nodes))
+    texts = [
+        text
+        for number in range(len(nodes))
+        for text in (
+            *(fields[b"%d:%s" % (number, name)] for name in (b"d", b"t", b"n")),
+            b"1" if number in awaited else b"",
+        )
+    ]
+    return b"".join(b"%d %s" % (len(text), text) for text in texts)
+
+
+def _following(nodes: Sequence[FlowNode]) -> dict[int, list[int]]:
+    """Return for each node that others follow their numbers."""
+    following: dict[int, list[int]] = {}
+    for number, node in enumerate(nodes):
+        for before in node.after:
+            following.setdefault(before, []).append(number)
+    return following
+
+
 def node_fields(
     nodes: Sequence[FlowNode], first: int, following: Mapping[int, list[int]]
 ) -> dict[bytes, bytes]:
@@ -125,12 +159,10 @@ def send_flow(namespace: Namespace, plan: FlowPlan, *, realtime: bool) -> Operat
         Whether it was stored; False if there is a flow with this id.
     """
     nodes = plan.nodes
-    following: dict[int, list[int]] = {}
+    following = _following(nodes)
     sizes: dict[str, int] = {}
-    for number, node in enumerate(nodes):
+    for node in nodes:
         sizes[node.queue] = max(node.size, sizes.get(node.queue, 0))
-        for before in node.after:
-            following.setdefault(before, []).append(number)
     last = len(nodes) - 1
     ends = [number for number in range(len(nodes)) if number not in following]
     chosen = [number for number in ends if not (plan.has_finally and number == last)]
@@ -196,7 +228,8 @@ def read_flow(
 
 
 def _parse_flow(id: str, values: list[bytes | None], nodes: list[list[bytes | None]]) -> FlowStatus:
-    state, total, _, last, _, _, is_list, sent_at, ended_at, *counts = values
+    state, total, _, last, _, _, is_list, sent_at, ended_at, *counts, declared = values
+    first_added = int(declared or total or 0)
     return FlowStatus(
         id,
         FlowState(decode_name(state or b"")),
@@ -204,12 +237,12 @@ def _parse_flow(id: str, values: list[bytes | None], nodes: list[list[bytes | No
         {name: int(count or 0) for name, count in zip(COUNTS, counts, strict=True)},
         datetime.fromtimestamp(int(sent_at or 0) / 1000, UTC),
         None if ended_at is None else datetime.fromtimestamp(int(ended_at) / 1000, UTC),
-        tuple(_parse_node(each, last or b"") for each in nodes),
+        tuple(_parse_node(each, last or b"", first_added) for each in nodes),
         is_list=bool(is_list),
     )
 
 
-def _parse_node(node: list[bytes | None], last: bytes) -> NodeStatus:
+def _parse_node(node: list[bytes | None], last: bytes, first_added: int) -> NodeStatus:
     number, state, message_id, definition, result, error = node
     found = _DEFINITION.fullmatch(definition or b"")
     after, queue, body = b"", b"", b""
@@ -227,6 +260,7 @@ def _parse_node(node: list[bytes | None], last: bytes) -> NodeStatus:
         result,
         None if error is None else error.decode(errors="replace"),
         is_finally=number == last,
+        is_added=int(number or 0) >= first_added,
     )
 
 

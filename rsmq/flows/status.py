@@ -74,6 +74,7 @@ class NodeStatus:
         raw_result: its result as JSON, if it has one that another node or the flow uses; else None.
         error: why it has failed, at most 500 characters; None if it has not.
         is_finally: whether it runs after all others, whatever their outcomes.
+        is_added: whether a node has added it while the flow ran.
     """
 
     number: int
@@ -85,6 +86,7 @@ class NodeStatus:
     raw_result: bytes | None = None
     error: str | None = None
     is_finally: bool = False
+    is_added: bool = False
 
 
 @dataclass(frozen=True, slots=True)

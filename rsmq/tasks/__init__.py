@@ -15,7 +15,9 @@ from rsmq.flows.threads import FlowHandle
 from rsmq.jobs.asyncio_ import AsyncJobHandle
 from rsmq.jobs.threads import JobHandle
 from rsmq.tasks.body import RESULT
-from rsmq.tasks.flow import Flow, Node, chain, chord, group
+from rsmq.tasks.current_flow import CurrentFlow, current_flow
+from rsmq.tasks.flow import Flow, chain, chord, group
+from rsmq.tasks.graph import Node
 from rsmq.tasks.signature import Signature
 from rsmq.tasks.task import BoundTask
 from rsmq.tasks.task import DeclaredTask as Task
@@ -26,6 +28,7 @@ __all__ = [
     "AsyncFlowHandle",
     "AsyncJobHandle",
     "BoundTask",
+    "CurrentFlow",
     "Flow",
     "FlowHandle",
     "JobHandle",
@@ -35,5 +38,6 @@ __all__ = [
     "Tasks",
     "chain",
     "chord",
+    "current_flow",
     "group",
 ]

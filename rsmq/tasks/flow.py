@@ -4,36 +4,30 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from typing import Any, Literal, Protocol, TypedDict, Unpack, cast
 
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound, Shown, show, show_type
 from rsmq.flows.asyncio_ import AsyncFlowHandle
-from rsmq.flows.operations import COUNTS, FlowNode, FlowPlan, result_of, send_flow
-from rsmq.flows.status import FlowState, FlowStatus, NodeState, NodeStatus
+from rsmq.flows.operations import FlowPlan, send_flow
+from rsmq.flows.status import FlowStatus
 from rsmq.flows.threads import FlowHandle
-from rsmq.jobs.status import JobStatus
-from rsmq.operations.arguments import encode_body
 from rsmq.operations.operation import Operation
-from rsmq.tasks.body import RESULT, TASK_CODEC, ResultOfNodes, is_result
-from rsmq.tasks.signature import Signature, TaskSender, check_call
+from rsmq.tasks.body import RESULT, is_result
+from rsmq.tasks.graph import MAX_FLOW_BYTES, MAX_NODES, Node, NodeGraph, encode_node
+from rsmq.tasks.immediate_flow import CallsNodes, ImmediateFlow
+from rsmq.tasks.signature import Signature, TaskSender
 from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.wire.ids import make_flow_id
-from rsmq.wire.limits import MAX_SECONDS, check_duration, check_label, to_milliseconds, utf16_length
+from rsmq.wire.limits import MAX_SECONDS, check_duration, check_label
 
-MAX_NODES = 1000
-MAX_FLOW_BYTES = 16 * 1024 * 1024
 DEFAULT_FLOW_TTL_SECONDS = 86_400.0
-_OPTIONS_OF_NODES = {"delay"}
 
 
-class FlowSender(TaskSender, Protocol):
+class FlowSender(TaskSender, CallsNodes, Protocol):
     """Sends flows; ``Tasks`` does."""
 
     @property
@@ -43,9 +37,6 @@ class FlowSender(TaskSender, Protocol):
     @property
     def aio(self) -> AsyncRSMQ[Any]:
         """The asyncio client."""
-
-    def run_now(self, signature: Signature[Any]) -> JobStatus[Any]:
-        """Call a function here, as within ``immediate``."""
 
     def decode_result_of(self, task: str, value: Any) -> Any:
         """Return the result of a task, by its name and the value of JSON."""
@@ -60,26 +51,7 @@ class FlowOptions(TypedDict, total=False):
     result_ttl: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Node:
-    """
-    A call in a flow; ``Flow.add`` returns it, and ``RESULT(node)`` stands for its result.
-
-    Attributes:
-        number: its number in the flow, from 0.
-        signature: the call.
-        after: the nodes that it waits for.
-    """
-
-    number: int
-    signature: Signature[Any]
-    after: tuple[Node, ...]
-
-    def __repr__(self) -> str:
-        return f"Node({self.number}, {self.signature.task!r})"
-
-
-class Flow:
+class Flow(NodeGraph):
     """
     A graph of calls, which ``Tasks.flow`` makes; nothing is sent before ``send``.
 
@@ -87,6 +59,8 @@ class Flow:
         id: the id under which it is stored.
         nodes: its calls, in the order in which they were added.
     """
+
+    _sender: FlowSender
 
     def __init__(
         self, sender: FlowSender, *, is_list: bool = False, **options: Unpack[FlowOptions]
@@ -104,11 +78,8 @@ class Flow:
             check_label("dedup_id", dedup_id)
         ttl = options.get("result_ttl", DEFAULT_FLOW_TTL_SECONDS)
         self._ttl = check_duration("result_ttl", ttl, 1, MAX_SECONDS)
-        self._sender = sender
-        self.id: str = make_flow_id(dedup_id)
-        self.nodes: list[Node] = []
+        super().__init__(sender, make_flow_id(dedup_id))
         self._is_list = is_list
-        self._was_sent = False
         self._finally: Signature[Any] | None = None
         last = options.get("finally_")
         if last is not None:
@@ -133,26 +104,10 @@ class Flow:
                 flow, or this flow was sent.
             InvalidValue: the flow has 1,000 nodes.
         """
-        self._check(signature)
-        if len(self.nodes) + (self._finally is not None) >= MAX_NODES:
-            raise InvalidValue("number of nodes", 1, MAX_NODES, value=len(self.nodes) + 1)
-        own = _nodes_of(after)
-        args = {
-            name: ResultOfNodes(own, not isinstance(after, Node)) if value is RESULT else value
-            for name, value in signature.args.items()
-        }
-        before = dict.fromkeys(own)
-        for value in args.values():
-            if isinstance(value, ResultOfNodes):
-                before.update(dict.fromkeys(value.nodes))
-        for each in before:
-            _check_node(each)
-            if each.number >= len(self.nodes) or self.nodes[each.number] is not each:
-                raise InvalidFormat("after", value=show(each), hint="It is of another flow.")
-        if after is None and any(value is RESULT for value in signature.args.values()):
-            hint = "It has the argument RESULT, and no node before it: pass after=."
-            raise InvalidFormat("after", value=Shown(signature.task), hint=hint)
-        node = Node(len(self.nodes), replace(signature, args=args), tuple(before))
+        node = self._make_node(signature, after)
+        number = len(self.nodes) + 1 + (self._finally is not None)
+        if number > MAX_NODES:
+            raise InvalidValue("number of nodes", 1, MAX_NODES, value=number)
         self.nodes.append(node)
         return node
 
@@ -171,21 +126,6 @@ class Flow:
             hint = "It gets no RESULT: pass the id of the flow, and read its nodes() there."
             raise InvalidFormat("finally_", value=Shown(call.task), hint=hint)
         self._finally = signature
-
-    def _check(self, signature: object) -> Signature[Any]:
-        if self._was_sent:
-            hint = "Make another flow for further calls."
-            raise InvalidFormat("flow", value=Shown("it was sent"), hint=hint)
-        call = check_call("signature", signature, self._sender)
-        refused = call.options.send.keys() - _OPTIONS_OF_NODES
-        if refused or call.options.then is not None:
-            hint = "The options of a node are level and delay. Add what follows it as a node."
-            option = Shown(f"option {min(refused, default='then')}")
-            raise InvalidFormat("signature", value=option, hint=hint)
-        if not call.declared.is_tracked:
-            hint = "Declare it with track=True: the flow needs its outcome."
-            raise InvalidFormat("signature", value=Shown(f"task {call.task}"), hint=hint)
-        return call
 
     def send(self) -> FlowHandle:
         """
@@ -259,103 +199,18 @@ class Flow:
             is_list=self._is_list,
             ttl_ms=round(self._ttl * 1000),
         )
-        self._was_sent = True
+        self._closed = "it was sent"
         return send_flow(self._sender.client.namespace, plan, realtime=realtime)
 
     def _run(self) -> FlowStatus:
-        """Call the functions here, each after those before it; for ``Tasks.immediate``."""
-        ended: dict[int, NodeStatus] = {}
-        self._was_sent = True
-        sent_at, followed = datetime.now(UTC), {each for node in self.nodes for each in node.after}
-        try:
-            for node in self.nodes:
-                has_failed = any(each.state is not NodeState.SUCCEEDED for each in ended.values())
-                if has_failed and self._policy == "stop":
-                    ended[node.number] = _make_status(node, NodeState.SKIPPED)
-                else:
-                    ended[node.number] = self._call(node, ended)
-        finally:
-            for node in self._all_nodes()[len(self.nodes) :]:
-                ended[node.number] = replace(self._call(node, ended), is_finally=True)
-        ends = [ended[each.number] for each in self.nodes if each not in followed]
-        is_failed = any(each.state is not NodeState.SUCCEEDED for each in ends)
-        counts = dict.fromkeys(COUNTS, 0)
-        for status in ended.values():
-            counts[status.state] += 1
-        return FlowStatus(
-            self.id,
-            FlowState.FAILED if is_failed else FlowState.SUCCEEDED,
-            len(ended),
-            counts,
-            sent_at,
-            datetime.now(UTC),
-            list(ended.values()),
-            self._is_list,
-        )
-
-    def _call(self, node: Node, ended: dict[int, NodeStatus]) -> NodeStatus:
-        args = dict(node.signature.args)
-        for name, value in args.items():
-            if isinstance(value, ResultOfNodes):
-                raws = (ended[each.number].raw_result for each in value.nodes)
-                results = [json.loads(raw or b"null") for raw in raws]
-                args[name] = results if value.is_list else results[0]
-        job = self._sender.run_now(replace(node.signature, args=args))
-        state = NodeState(job.state) if job.is_ended else NodeState.FAILED
-        status = _make_status(node, state)
-        return replace(status, id=job.id, raw_result=job.raw_result, error=job.error)
+        """Call the functions here, for ``Tasks.immediate``."""
+        nodes, self._closed = self._all_nodes(), "it was sent"
+        last = nodes[-1] if self._finally is not None else None
+        run = ImmediateFlow(self._sender, self.id, is_stopped_by_failure=self._policy == "stop")
+        return run.run(self.nodes, last, is_list=self._is_list)
 
     def __repr__(self) -> str:
         return f"Flow({self.id!r}, {len(self.nodes)} nodes)"
-
-
-def _nodes_of(after: object) -> tuple[Any, ...]:
-    """Return the nodes of an argument ``after``; they are not checked."""
-    if isinstance(after, Iterable) and not isinstance(after, str | bytes):
-        return tuple(after)
-    if after is not None:
-        _check_node(after)
-    return () if after is None else (after,)
-
-
-def _check_node(value: object) -> None:
-    if not isinstance(value, Node):
-        hint = "Pass nodes, which add() has returned."
-        raise InvalidFormat("after", value=show_type(value), hint=hint)
-
-
-def _make_status(node: Node, state: NodeState) -> NodeStatus:
-    call, after = node.signature, tuple(each.number for each in node.after)
-    return NodeStatus(node.number, call.task, call.queue, after, state)
-
-
-def encode_node(flow_id: str, node: Node) -> FlowNode:
-    """
-    Return a node as it is stored.
-
-    Raises:
-        MessageNotString: an argument is not a value of JSON.
-    """
-    signature, mark = node.signature, secrets.token_hex(16)
-    results = {
-        name: value for name, value in signature.args.items() if isinstance(value, ResultOfNodes)
-    }
-    args = {**signature.args, **{name: mark + name for name in results}}
-    body = {**signature.body_of(args), "flow": {"id": flow_id, "node": node.number}}
-    raw, _ = encode_body(body, TASK_CODEC)
-    for name, value in results.items():
-        texts = b",".join(result_of(each.number) for each in value.nodes)
-        marked, _ = encode_body(mark + name, TASK_CODEC)
-        raw = raw.replace(marked, b"[%s]" % texts if value.is_list else texts)
-    delay = signature.options.send.get("delay")
-    return FlowNode(
-        signature.queue,
-        raw,
-        utf16_length(raw.decode()),
-        [each.number for each in node.after],
-        [each.number for value in results.values() for each in value.nodes],
-        None if delay is None else to_milliseconds("delay", delay),
-    )
 
 
 def chain(

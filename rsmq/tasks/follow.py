@@ -12,6 +12,7 @@ from rsmq.errors import InvalidFormat
 from rsmq.operations.arguments import encode_body
 from rsmq.tasks.body import TASK_CODEC, NextTask
 from rsmq.tasks.converters import WrongArgument
+from rsmq.tasks.current_flow import CurrentFlow
 from rsmq.wire.keys import Namespace
 from rsmq.worker.operations import FollowingMessage
 from rsmq.worker.outcome import DeadLetter
@@ -40,6 +41,9 @@ class Follow(Protocol):
             DeadLetter: the result can't be passed to the next task.
         """
 
+    def note_added(self, flow: CurrentFlow) -> None:
+        """Note the nodes that a task that has returned adds to its flow."""
+
 
 class FollowInWorker:
     """
@@ -58,6 +62,12 @@ class FollowInWorker:
         job = current_job.get()
         assert job is not None  # noqa: S101 - a worker calls this
         job.next_message = make_following(following, result, self._encode_result)
+
+    def note_added(self, flow: CurrentFlow) -> None:
+        """See ``Follow``."""
+        job = current_job.get()
+        assert job is not None  # noqa: S101 - a worker calls this
+        job.next_message = flow.as_following()
 
 
 def make_following(

@@ -20,7 +20,9 @@ from typing import Any, TypeVar
 from rsmq.errors import NotTracked
 from rsmq.jobs.status import JobState, JobStatus, ReportedProgress, keep_status
 from rsmq.tasks.body import TASK_CODEC, NextTask
+from rsmq.tasks.current_flow import CurrentFlow
 from rsmq.tasks.follow import EncodeResult, add_result
+from rsmq.tasks.graph import Node
 from rsmq.tasks.signature import Signature
 from rsmq.tasks.task import DeclaredTask
 from rsmq.wire.jobs import ENDS
@@ -53,6 +55,7 @@ class _ImmediateCall:
         state: what has become of it.
         progress: the last one that the function has reported.
         following: the queue and the body of the next task, if there is one.
+        added: the nodes that it has added to its flow.
     """
 
     count = attempt = 1
@@ -70,6 +73,7 @@ class _ImmediateCall:
         self.state = JobState.SUCCEEDED
         self.progress: ReportedProgress | None = None
         self.following: tuple[str, bytes] | None = None
+        self.added: list[Node] = []
         self._queue, self._is_tracked = queue, is_tracked
 
     def fail(self, error: BaseException) -> None:
@@ -163,6 +167,14 @@ class Immediate:
         """
         return _make_status(signature, self._run_body(signature.queue, id, _encode(signature.body)))
 
+    def run_node(
+        self, signature: Signature[Any], flow_id: str, number: int
+    ) -> tuple[JobStatus[Any], list[Node]]:
+        """Call the function of a node of a flow. Return its job, and the nodes that it adds."""
+        body = {**signature.body, "flow": {"id": flow_id, "node": number}}
+        call = self._run_body(signature.queue, make_immediate_id(), _encode(body))
+        return _make_status(signature, call), [] if call.error else call.added
+
     async def arun(self, signature: Signature[T], id: str) -> JobStatus[T]:
         """Call a function in this event loop; see ``run``."""
         call = await self._arun_body(signature.queue, id, _encode(signature.body))
@@ -227,6 +239,10 @@ class _Following:
         body = add_result(following, result, self._encode_result)
         if body is not None:
             self._call.following = following.queue, _encode(body)
+
+    def note_added(self, flow: CurrentFlow) -> None:
+        """See ``Follow``."""
+        self._call.added = flow.nodes
 
 
 def make_immediate_id() -> str:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 from rsmq.errors import InvalidFormat, MissingParameter, Shown, show
 from rsmq.errors.misuse import NamesElsewhere, explain_options
 from rsmq.tasks.arguments import TaskArguments
-from rsmq.tasks.body import NextTask, ResultOfNodes, headers_of_task, read_next
+from rsmq.tasks.body import NextTask, ResultOfNodes, read_next
 from rsmq.tasks.converters import WrongArgument
+from rsmq.tasks.current_flow import context_of_task
 from rsmq.tasks.follow import Follow
 from rsmq.tasks.other_names import OF_SEND_OPTIONS, OF_TASKS
 from rsmq.tasks.signature import (
@@ -253,20 +254,24 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
 
         async def handle_async(body: dict[str, Any]) -> Any:
             arguments, following = self._read(body, follow)
-            with headers_of_task(body):
+            with context_of_task(body, self.sender) as flow:
                 result = await function(**arguments)
                 stored = self._encode_result(result)
                 if following is not None:
                     follow.note_next(following, result)
+                elif flow is not None and flow.nodes:
+                    follow.note_added(flow)
             return stored
 
         def handle(body: dict[str, Any]) -> Any:
             arguments, following = self._read(body, follow)
-            with headers_of_task(body):
+            with context_of_task(body, self.sender) as flow:
                 result = function(**arguments)
                 stored = self._encode_result(result)
                 if following is not None:
                     follow.note_next(following, result)
+                elif flow is not None and flow.nodes:
+                    follow.note_added(flow)
             return stored
 
         handler: Callable[..., Any] = handle_async if self.is_async else handle

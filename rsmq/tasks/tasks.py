@@ -34,6 +34,7 @@ from rsmq.schedules.arguments import ScheduleTimes
 from rsmq.tasks.body import TASK_CODEC
 from rsmq.tasks.declared_queue import DeclaredQueue
 from rsmq.tasks.flow import Flow, FlowOptions
+from rsmq.tasks.graph import Node
 from rsmq.tasks.immediate import Immediate, make_hooks, make_immediate_id
 from rsmq.tasks.operations import start_map
 from rsmq.tasks.other_names import OF_DECLARATIONS, OF_DECLARED_OPTIONS
@@ -664,9 +665,16 @@ class Tasks(NamesElsewhere):
         """
         return Flow(self, **options)
 
-    def run_now(self, signature: Signature[Any]) -> JobStatus[Any]:
-        """Call the function of a call here, as within ``immediate``; for flows."""
-        return self._immediate.run(signature, make_immediate_id())
+    def call_node(
+        self, signature: Signature[Any], flow_id: str, number: int
+    ) -> tuple[JobStatus[Any], list[Node]]:
+        """
+        Call the function of a node of a flow here, as within ``immediate``.
+
+        Returns:
+            Its job, and the nodes that it has added to its flow.
+        """
+        return self._immediate.run_node(signature, flow_id, number)
 
     def decode_result_of(self, task: str, value: Any) -> Any:
         """Return a result, from a value of JSON; unconverted if the task is not declared here."""

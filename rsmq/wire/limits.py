@@ -32,6 +32,8 @@ UNLIMITED = -1
 
 #: Limits of a batch: the number of messages, and the bytes of all bodies.
 MAX_BATCH = 10_000
+#: Maximum number of nodes of a flow of tasks.
+MAX_FLOW_NODES = 10_000
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 
 #: The largest body that Redis accepts, in bytes: the default of its setting proto-max-bulk-len.

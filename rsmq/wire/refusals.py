@@ -22,7 +22,7 @@ from rsmq.errors import (
 )
 from rsmq.errors.hints import Hint, Method
 from rsmq.wire.keys import is_hash_of, namespace_of_hash
-from rsmq.wire.limits import MAX_SECONDS
+from rsmq.wire.limits import MAX_FLOW_NODES, MAX_SECONDS
 
 QUEUE_NOT_FOUND = "QUEUENOTFOUND"
 MESSAGE_TOO_LONG = "MESSAGETOOLONG"
@@ -172,6 +172,8 @@ def _invalid_value(detail: str, queues: tuple[str, ...]) -> RSMQError:
             value=int(stored) / 1000,
             hint="Pass an earlier time. The clock of the server counts.",
         )
+    if item == "nodes":
+        return InvalidValue("number of nodes", 1, MAX_FLOW_NODES, value=int(stored))
     if item == "rate":
         return InvalidValue(
             "seconds until the rate permits the message",

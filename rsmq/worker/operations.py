@@ -313,8 +313,10 @@ class FollowingMessage:
         queue: the name of its queue.
         body: its body; empty if the message before it is of a map, whose record has the body.
         size: the size of the body as maxsize counts it.
-        map_id: the id of the map; empty if the message before it is not of a map.
-        number: the number of the message before it in the map.
+        map_id: the id of the map, or of the flow; empty if the message before it is of neither.
+        number: the number of the message before it in the map. For a flow, ``+`` and the number of
+            the node that ends; then ``body`` has nodes that are added to the flow.
+        other_queues: the names of the other queues that added nodes are sent to.
     """
 
     queue: str
@@ -322,6 +324,7 @@ class FollowingMessage:
     size: int
     map_id: str = ""
     number: str = ""
+    other_queues: Sequence[str] = ()
 
 
 def finish_messages(
@@ -358,7 +361,10 @@ def finish_messages(
     for (id, following), suffix in zip(messages, make_id_suffixes(len(messages)), strict=True):
         target, map_id = worker.namespace.queue(following.queue), following.map_id
         keys += target.hash, target.zset
-        keys.append(worker.namespace.task_map(map_id) if map_id else queue.hash)
+        find_key = (
+            worker.namespace.flow if following.number[:1] == "+" else worker.namespace.task_map
+        )
+        keys.append(find_key(map_id) if map_id else queue.hash)
         args += encode_name(id), following.number.encode(), following.body
         args += digits(following.size), suffix, target.channel if realtime else b""
     if tracked is not None:

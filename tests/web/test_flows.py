@@ -83,3 +83,5 @@ def test_nodes_are_right_of_those_before_them_and_large_graphs_are_not_drawn():
     assert all(len(each.text) == 20 for each in graph.boxes)
     assert (graph.boxes[0].sign, graph.boxes[0].kind) == ("✓", "good")
     assert draw([node(number) for number in range(201)]) is None
+    added = draw([node(0), node(1, 0, 3), node(2, 9), node(3, 0), node(4, 5), node(5, 4)])
+    assert [each.x for each in added.boxes] == [10, 450, 10, 230, 10, 230]  # 1 waits for 3

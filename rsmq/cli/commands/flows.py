@@ -22,7 +22,10 @@ _COLUMNS: dict[str, str | Callable[[Any], Any]] = {
     "node": "number",
     "state": "state",
     "after": lambda node: " ".join(map(str, node.after)) or None,
-    "task": lambda node: format_text(node.task) + (" (finally)" if node.is_finally else ""),
+    "task": lambda node: (
+        format_text(node.task)
+        + (" (finally)" if node.is_finally else " (added)" if node.is_added else "")
+    ),
     "queue": "queue",
     "id": "id",
     "error": "error",

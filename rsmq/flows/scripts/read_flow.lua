@@ -19,7 +19,7 @@
 local key = KEYS[1]
 local only_reads, chosen, most = ARGV[1], ARGV[2], ARGV[3]
 local names = {'state', 'nodes', 'policy', 'finally', 'stopped', 'ends', 'is_list', 'sent_at', 'ended_at', 'pending', 'sent',
-  'succeeded', 'failed', 'cancelled', 'expired', 'skipped'}
+  'succeeded', 'failed', 'cancelled', 'expired', 'skipped', 'declared'}
 
 local flow = open_flow(key, change_job)
 if flow and only_reads == '' then

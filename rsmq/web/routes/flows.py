@@ -24,6 +24,7 @@ def _show_node(node: NodeStatus, redaction: Redaction) -> dict[str, Any]:
         "queue": node.queue,
         "after": list(node.after),
         "is_finally": node.is_finally,
+        "is_added": node.is_added,
         "state": node.state.value,
         "id": node.id,
         "error": redaction.failure(node.error),
@@ -79,6 +80,7 @@ _NODE = (
     Field("queue", Shape.TEXT, "Its queue."),
     Field("after", Shape.NUMBERS, "The numbers of the nodes that it waits for."),
     Field("is_finally", Shape.FLAG, "Whether it runs after all others."),
+    Field("is_added", Shape.FLAG, "Whether a node has added it while the flow ran."),
     Field("state", Shape.TEXT, "pending, waiting, running, retrying, succeeded, failed, cancelled, "
     "expired or skipped."),
     Field("id", Shape.TEXT, "The id of its message."),

@@ -7,15 +7,17 @@
 -- KEYS[3] zset         sorted set  the queue's message ids
 -- KEYS[4...] targets   hash, sorted set, hash  for each message the two keys of the queue of the next one, and the
 --                                  record of its map: the numbers of the unfinished messages, and under 'then' the
---                                  size and the body of the next one, 'SIZE:BODY'; the hash of the queue without a map
+--                                  size and the body of the next one, 'SIZE:BODY'; or its flow, as in
+--                                  fragments/flows.lua; the hash of the queue without either
 -- ARGV[1] token        string      token of the calling worker
 -- ARGV[2] has_records  string      as in settle_messages.lua
 -- ARGV[3] name         string      the queue's name
 -- ARGV[4] number       integer     number of messages
 -- ARGV[5] count        integer     their receive count
 -- ARGV[6] lifetime     integer     ms for which the records of maps are stored from now on
--- ARGV[7...] messages  strings     for each message its id, its number in the map ('' = none), the body of the next one
---                                  ('' for a map), its size in UTF-16 code units, the 22 random characters of its id,
+-- ARGV[7...] messages  strings     for each message its id, its number in the map ('' = none; '+NUMBER' for a node that
+--                                  adds others), the body of the next one ('' for a map; for a node what
+--                                  fragments/added_nodes.lua reads), its size in UTF-16 code units, the 22 random characters of its id,
 --                                  and the channel for the number of messages ('' = none). After the last message come,
 --                                  if they are tracked, the event 'succeed', ms for which an ended record lives, and
 --                                  for each message its result and its progress, as for settle_messages.lua

@@ -59,9 +59,11 @@ def find_refusals(
     problems: dict[str, Exception | None] = {}  # by the name of a missing queue
     for lease, result in zip(leases, results, strict=True):
         if len(result) > 1:  # else it is a digit
-            queue, text = next_message_of(lease).queue, result.decode(errors="replace")
-            error: Exception | None = parse_refusal(text, (queue,)) or ResponseError(text)
+            following, text = next_message_of(lease), result.decode(errors="replace")
+            queues = following.queue, *following.other_queues
+            error: Exception | None = parse_refusal(text, queues) or ResponseError(text)
             if isinstance(error, QueueNotFound):
+                queue = str(error.value)
                 if queue not in problems:
                     problems[queue] = _create(client, queue)
                 error = problems[queue]

@@ -13,6 +13,8 @@ from rsmq.web.table import Scope
 
 #: The largest graph that is drawn; of larger ones there is the table only.
 _MAX_DRAWN = 200
+#: The most nodes in the table.
+_MAX_ROWS = 1000
 _WIDTH, _HEIGHT = 170, 34
 _STEP_X, _STEP_Y = 220, 48
 _MARGIN = 10
@@ -71,13 +73,12 @@ def draw(nodes: Sequence[Mapping[str, Any]]) -> Graph | None:
     """
     if len(nodes) > _MAX_DRAWN:
         return None
-    columns: dict[int, int] = {}
+    columns = _columns(nodes)
     rows: dict[int, int] = {}
     boxes: dict[int, _Box] = {}
     for node in nodes:
         number = node["number"]
-        before = columns.values() if node["is_finally"] else map(columns.__getitem__, node["after"])
-        column = columns[number] = max((each + 1 for each in before), default=0)
+        column = columns[number]
         row = rows[column] = rows.get(column, -1) + 1
         sign, kind = _SIGNS[node["state"]]
         task = node["task"]
@@ -87,13 +88,27 @@ def draw(nodes: Sequence[Mapping[str, Any]]) -> Graph | None:
     edges = []
     for node in nodes:
         end = boxes[node["number"]]
-        for begin in map(boxes.__getitem__, node["after"]):
+        for begin in (boxes[each] for each in node["after"] if each in boxes):
             x, y, to_y = begin.x + _WIDTH, begin.y + _HEIGHT // 2, end.y + _HEIGHT // 2
             middle = (x + end.x) // 2
             edges.append(f"M{x} {y}C{middle} {y} {middle} {to_y} {end.x} {to_y}")
     width = max((each.x for each in boxes.values()), default=0) + _WIDTH + _MARGIN
     height = max((each.y for each in boxes.values()), default=0) + _HEIGHT + _MARGIN
     return Graph(width, height, [*boxes.values()], edges)
+
+
+def _columns(nodes: Sequence[Mapping[str, Any]]) -> dict[int, int]:
+    """Return the column of each node by its number, behind those before it, in any order."""
+    columns: dict[int, int] = {}
+    left = [node for node in nodes if not node["is_finally"]]
+    while left:
+        ready = [node for node in left if columns.keys() >= set(node["after"])]
+        for node in ready or left:  # others than this library may have stored a circle
+            before = [columns[each] + 1 for each in node["after"] if each in columns]
+            columns[node["number"]] = max(before, default=0)
+        left = [node for node in left if node["number"] not in columns]
+    last = max(columns.values(), default=-1) + 1
+    return {**{node["number"]: last for node in nodes}, **columns}
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
@@ -103,6 +118,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "graph": draw(flow["nodes"]),
         "signs": _SIGNS,
         "most": _MAX_DRAWN,
+        "most_rows": _MAX_ROWS,
         "box": (_WIDTH, _HEIGHT),
         "counts": [(name, number) for name, number in flow["counts"].items() if number],
         "is_ended": flow["is_ended"],

@@ -4,10 +4,16 @@
 -- @include sending.lua
 -- @include totals.lua
 
--- Sends it, unless it follows a map of which other messages are unfinished. Three keys from a place on are its queue's
--- and the record of the map; five arguments from a place on are those of finish_messages.lua. Returns why it is refused;
--- nothing if it is not. It is refused, or an error raised, before any change.
+-- Sends it, unless it follows a map of which other messages are unfinished; or adds nodes to a flow. Three keys from a
+-- place on are its queue's and the record of the map, or the flow; five arguments from a place on are those of
+-- finish_messages.lua, after the id. Returns why it is refused; nothing if it is not. It is refused, or an error raised,
+-- before any change.
 local function send_next(keys, key_at, arguments, at, us, lifetime)
+  local adding = string.match(arguments[at], '^%+(%d+)$')
+  if adding then
+    -- @include added_nodes.lua
+    return add_nodes(keys[key_at + 2], adding, arguments[at - 1], arguments[at + 1])
+  end
   local to_hash, to_zset, map = keys[key_at], keys[key_at + 1], keys[key_at + 2]
   local number, body, size = arguments[at], arguments[at + 1], arguments[at + 2]
   local suffix, channel = arguments[at + 3], arguments[at + 4]
