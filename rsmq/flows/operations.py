@@ -14,7 +14,7 @@ from rsmq.flows.status import FlowState, FlowStatus, NodeState, NodeStatus
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.scripts import loader_of
-from rsmq.wire.ids import make_id_suffixes
+from rsmq.wire.ids import make_id_suffixes, mark_node
 from rsmq.wire.jobs import DEFAULT_RESULT_TTL_SECONDS
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import decode_name, encode_name
@@ -23,9 +23,10 @@ load = loader_of("flows")
 
 #: How long a flow is stored while nothing changes, and no worker checks it.
 LIFETIME_MS = 7 * 86_400_000
-#: The pause between two checks of a flow, and the nodes that one looks at.
+#: The pause between two checks of a flow, and the nodes that one looks at; and those of a read.
 CHECK_PAUSE_MS = 60_000
 MAX_CHECKED = 1000
+MAX_CHECKED_BY_READ = 100
 #: The begin of the names of flows among the schedules that are due; no schedule has such a name.
 DUE_PREFIX = "flow:"
 
@@ -137,7 +138,7 @@ def node_fields(
         queue, after = encode_name(node.queue), b",".join(map(digits, node.after))
         delay = b"" if node.delay_ms is None else digits(node.delay_ms)
         fields[b"%d:d" % number] = b"%s %s %s %d %s%s" % (
-            delay, suffix, after, len(queue), queue, node.body
+            delay, mark_node(suffix), after, len(queue), queue, node.body
         )  # fmt: skip
         others = following.get(number, [])
         is_used = number in used or not others
@@ -221,7 +222,7 @@ def read_flow(
     return Operation(
         load("read_flow"),
         (namespace.flow(id),),
-        (b"1" if only_reads else b"", nodes.encode(), digits(MAX_CHECKED)),
+        (b"1" if only_reads else b"", nodes.encode(), digits(MAX_CHECKED_BY_READ)),
         lambda reply: None if reply is None else _parse_flow(id, *reply),
         RetryClass.ALWAYS,
     )

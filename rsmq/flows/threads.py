@@ -60,8 +60,9 @@ class FlowHandle(BlocksForResult[Any]):
         """
         Return its state, and how many of its nodes are in which state.
 
-        One atomic script. Nodes whose messages have left their queues without an outcome, as by a
-        purge, end by it: the first 1,000 of the flow. Workers find them all within minutes.
+        One atomic script. It looks at up to 100 nodes, others in each second: those end whose
+        messages have left their queues without their records, as by a purge. Workers find them all
+        within minutes.
 
         Raises:
             FlowNotFound: there is no such flow, or its time to live has ended.

@@ -31,7 +31,7 @@ if removed == 1 and not reserved then
   redis.call('HDEL', hash, id, counter, id .. ':fr', meta)
   if string.byte(id, -1) == 114 then -- as in fragments/leaving.lua
     -- @include leaving.lua
-    leave_groups(zset, hash, {id})
+    note_left(zset, hash, {id})
   end
 end
 return removed

@@ -26,6 +26,6 @@ for at = 1, #queues, 2 do
   local removed
   removed, from = fitting(hash, zset, messages, from, 1, 'ZREM', answers)
   variadic('HDEL', hash, fields_of(removed))
-  leave_groups(zset, hash, removed)
+  note_left(zset, hash, removed)
 end
 return table.concat(answers)

@@ -36,6 +36,6 @@ end
 allow_removal(zset, hash)
 add_to(hash, 'totalrecv', 1)
 remove_message(zset, hash, id)
-leave_groups(zset, hash, {id})
+note_left(zset, hash, {id})
 local count = whole(values[2]) + 1
 return {id, values[1], count, count > 1 and values[3] or digits(now)}

@@ -59,10 +59,10 @@ for at = 5, #receipts, 2 do
   if body and not is_reserved(id) and fields[2] == receipts[at + 1] and since and tonumber(since) <= to then
     if dead and is_dead(zset, hash, id, count, dead) then
       transfer(zset, hash, dead, id, digits(now))
-      leave_groups(zset, hash, {id})
+      note_left(zset, hash, {id})
     elseif expires and is_expired(zset, id, now, expires) then
       expire(zset, hash, id, now, expires)
-      leave_groups(zset, hash, {id})
+      note_left(zset, hash, {id})
     elseif #body > left and #recovered > 0 then
       break
     elseif not throttle or throttle.room > 0 or is_counted then

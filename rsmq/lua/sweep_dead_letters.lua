@@ -48,7 +48,7 @@ while passed < #names and #moved < tonumber(most) do
   if (dead.limited or count >= dead.limit) and redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id)
     and is_dead(zset, hash, id, count, dead) then
     transfer(zset, hash, dead, id, now)
-    leave_groups(zset, hash, {id})
+    note_left(zset, hash, {id})
     gone[id] = true
     moved[#moved + 1] = id
   end

@@ -43,7 +43,7 @@ while passed < #found / 2 and #gone_ids < tonumber(most) do
   if redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id) and is_expired(zset, id, now, expires)
     and not (dead and is_dead(zset, hash, id, whole(redis.call('HGET', hash, id .. ':rc')), dead)) then
     expire(zset, hash, id, now, expires)
-    leave_groups(zset, hash, {id})
+    note_left(zset, hash, {id})
     gone[id] = true
     gone_ids[#gone_ids + 1] = id
   end

@@ -52,6 +52,9 @@ _BASE_36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 #: The end of the id of a message with a group, so that a delete knows when to look for its group.
 GROUP_MARK = b"Gr"
 
+#: The end of the id of a node of a flow, so that a delete knows when to look for its flow.
+NODE_MARK = b"Fr"
+
 _suffix_pool: Iterator[bytes] = iter(())
 
 
@@ -141,6 +144,11 @@ def make_id_suffixes(number: int) -> list[bytes]:
 def mark_group(suffix: bytes) -> bytes:
     """Return the random characters of the id of a message with a group."""
     return suffix[: -len(GROUP_MARK)] + GROUP_MARK
+
+
+def mark_node(suffix: bytes) -> bytes:
+    """Return the random characters of the id of a node of a flow."""
+    return suffix[: -len(NODE_MARK)] + NODE_MARK
 
 
 def may_have_group(id: str) -> bool:

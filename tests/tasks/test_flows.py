@@ -11,7 +11,7 @@ from rsmq.errors import FlowCancelled, FlowFailed, FlowNotEnded, FlowNotFound
 from rsmq.flows.operations import check_flow
 from rsmq.operations.plain import plain_command
 from rsmq.tasks import RESULT, Tasks, chain, chord, group
-from rsmq.worker import Discard
+from rsmq.worker import Discard, Worker
 
 
 @pytest.fixture
@@ -241,7 +241,58 @@ def test_cancelling_a_job_of_a_flow_ends_its_node(tasks, calls):
         flow.result(0)
 
 
-@pytest.mark.parametrize("way", ["purge", "delete_queue", "delete", "pop", "move", "expire"])
+LEAVING = {
+    "delete": lambda client, id: client.delete_message("a", id),
+    "delete received": lambda client, _: client.delete_message(client.receive_message("a")),
+    "delete many": lambda client, id: client.delete_messages("a", [id]),
+    "pop": lambda client, _: client.pop_message("a"),
+    "pop many": lambda client, _: client.pop_messages("a", 10),
+    "move": lambda client, id: client.move_messages("a", "other", [id]),
+    "receive of a dead letter": lambda client, _: [
+        client.receive_messages("a", 1, vt=0) for _ in range(2)
+    ],
+    "recover of a dead letter": lambda client, _: (
+        client.receive_message("a"),
+        client.recover_messages("a", 1, idle=0),
+    ),
+    "sweep of dead letters": lambda client, _: (
+        client.receive_message("a", vt=0),
+        client.sweep_dead_letters("a"),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", LEAVING)
+def test_a_message_that_leaves_its_queue_ends_its_node_at_once(tasks, calls, way, raw):
+    flow = chain(
+        tasks.add.signature(1, 1), tasks.total.signature([1]), on_failure="continue"
+    ).send()
+    client = tasks.client
+    [id] = [each.id for each in client.peek_messages("a")]
+    assert id.endswith("Fr")
+    client.create_queue("other")
+    if "dead" in way:
+        client.set_dead_letter_policy("a", "other", 1)
+    LEAVING[way](client, id)
+    found = fields(tasks, flow)
+    assert found[b"0:s"] == b"expired " + id.encode()
+    assert found[b"1:s"].startswith(b"sent ")
+    assert raw("b")
+    assert client.job("a", id).status().state == "expired"
+    tasks.run_all()
+    assert flow.result(0) == 1
+
+
+def test_a_worker_without_records_ends_a_node_too(tasks, calls):
+    flow = chain(tasks.add.signature(1, 1), tasks.add.signature(RESULT, 1)).send()
+    worker = Worker(tasks.client)
+    worker.listener("a", drop=True)(lambda _body: None)
+    worker.run(until_empty=True)
+    assert fields(tasks, flow)[b"0:s"].startswith(b"expired ")
+    assert flow.status().state == "failed"
+
+
+@pytest.mark.parametrize("way", ["purge", "delete_queue", "another client"])
 @pytest.mark.parametrize("by", ["status", "check"])
 def test_a_message_that_leaves_its_queue_ends_its_node(tasks, calls, way, by):
     flow = chain(
@@ -252,14 +303,7 @@ def test_a_message_that_leaves_its_queue_ends_its_node(tasks, calls, way, by):
         client.purge_queue("a")
     elif way == "delete_queue":
         client.delete_queue("a")
-    elif way == "delete":
-        client.delete_message("a", node.id)
-    elif way == "pop":
-        client.pop_message("a")
-    elif way == "move":
-        client.create_queue("other")
-        client.move_messages("a", "other", [node.id])
-    else:  # as a client without records removes what has expired
+    else:
         client.run(plain_command("ZREM", b"rsmq:a", node.id))
         client.run(plain_command("HDEL", b"rsmq:a:Q", node.id))
     if by == "status":
@@ -270,6 +314,18 @@ def test_a_message_that_leaves_its_queue_ends_its_node(tasks, calls, way, by):
     tasks.run_all()
     assert calls == [[1]]
     assert flow.result(0) == 1
+
+
+def test_a_read_checks_some_nodes_of_a_large_flow(tasks, calls):
+    flow = group([tasks.add.signature(number, 0) for number in range(250)]).send()
+    ids = [each.id for each in flow.nodes()]
+    tasks.client.run(plain_command("ZREM", b"rsmq:a", *ids))
+    tasks.client.run(plain_command("HDEL", b"rsmq:a:Q", *ids))
+    status = flow.status()
+    assert status.counts["expired"] in {50, 100}
+    assert status.counts["skipped"] == 0
+    tasks.client.run(check_flow(tasks.client.namespace, flow.id))
+    assert flow.status().counts["expired"] == 250
 
 
 def test_a_missing_or_full_queue_fails_the_node_that_needs_it(tasks, calls):

@@ -4,7 +4,7 @@
 -- KEYS[1] key         hash     the flow, as in fragments/flows.lua
 -- ARGV[1] only_reads  string   '1' if nothing is written
 -- ARGV[2] chosen      string   the nodes to return: all, ends or none
--- ARGV[3] most        integer  the number of nodes that are checked at most
+-- ARGV[3] most        integer  the number of nodes that are checked at most: others in each second
 --
 -- returns nil if there is no flow; else its fields as pairs, and for each of the nodes its number, state, id, definition,
 --         result and error, each may be nil
@@ -23,7 +23,11 @@ local names = {'state', 'nodes', 'policy', 'finally', 'stopped', 'ends', 'is_lis
 
 local flow = open_flow(key, change_job)
 if flow and only_reads == '' then
-  pcall(check_nodes, flow, 0, math.min(tonumber(redis.call('HGET', key, 'nodes')), tonumber(most)) - 1)
+  local total, first = tonumber(redis.call('HGET', key, 'nodes')), 0
+  if total > tonumber(most) then -- a stored place would wake those that wait for a change of the flow
+    first = math.floor(flow.now / 1000) % math.ceil(total / most) * most
+  end
+  pcall(check_nodes, flow, first, math.min(first + most, total) - 1)
 end
 local values = redis.call('HMGET', key, unpack(names))
 if not values[1] then

@@ -27,6 +27,6 @@ local function cancel_job(hash, zset, record, id, now, lifetime, obeyed)
   end
   change_job(record, 'cancel', now, lifetime, 0)
   remove_message(zset, hash, id)
-  leave_groups(zset, hash, {id})
+  note_left(zset, hash, {id})
   return 'cancelled'
 end

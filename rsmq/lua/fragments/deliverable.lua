@@ -30,11 +30,11 @@ local function first_deliverable(zset, hash, now, namespace, target, limit, keep
     elseif dead and is_dead(zset, hash, id, receives, dead) then
       allow_removal(zset, hash)
       transfer(zset, hash, dead, id, digits(now))
-      leave_groups(zset, hash, {id})
+      note_left(zset, hash, {id})
     elseif expires and is_expired(zset, id, now, expires) then
       allow_removal(zset, hash)
       expire(zset, hash, id, now, expires)
-      leave_groups(zset, hash, {id})
+      note_left(zset, hash, {id})
     else
       if throttle then
         -- @include throttle.lua

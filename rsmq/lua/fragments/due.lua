@@ -40,7 +40,7 @@ end
 local function remove_messages(zset, hash, ids)
   variadic('ZREM', zset, ids)
   variadic('HDEL', hash, fields_of(ids))
-  leave_groups(zset, hash, ids)
+  note_left(zset, hash, ids)
 end
 
 -- Returns whether an id without a body (a ghost id) may be a send in progress: until ten seconds
@@ -69,7 +69,7 @@ local function first_due(zset, hash, now)
         stepped_over = stepped_over + 1
       else
         remove_message(zset, hash, id)
-        leave_groups(zset, hash, {id})
+        note_left(zset, hash, {id})
         removed = removed + 1
       end
     end

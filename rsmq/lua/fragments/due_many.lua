@@ -65,7 +65,7 @@ local function due_messages(zset, hash, now, want, room, first, dead, expires, l
         due.cleared = cleared
       elseif #body > room - due.size and not (first and number == 0) then
         due.size = room -- so that no later message is added
-        leave_groups(zset, hash, gone, now)
+        note_left(zset, hash, gone, now)
         return due
       else
         number = number + 1
@@ -81,7 +81,7 @@ local function due_messages(zset, hash, now, want, room, first, dead, expires, l
       end
     end
   end
-  leave_groups(zset, hash, gone, now) -- last, since it may add a message between those that were read
+  note_left(zset, hash, gone, now) -- last, since it may add a message between those that were read
   return due
 end
 

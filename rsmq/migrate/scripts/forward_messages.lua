@@ -57,5 +57,5 @@ end
 variadic('LPUSH', target, elements)
 variadic('ZREM', zset, ids)
 variadic('HDEL', hash, fields)
-leave_groups(zset, hash, ids)
+note_left(zset, hash, ids)
 return table.concat(outcomes)

@@ -72,7 +72,7 @@ end
 local added = store(to, hash, zset, copied, unique, rows, field, after, lifetime)
 variadic('ZREM', source_zset, ids)
 variadic('HDEL', source_hash, fields)
-leave_groups(source_zset, source_hash, ids)
+note_left(source_zset, source_hash, ids)
 variadic('HDEL', source_copied, digests)
 publish_count(channel, zset, added)
 return table.concat(outcomes)

@@ -43,5 +43,5 @@ for at = 1, #leased, 4000 do
   removed = removed + redis.call('ZREM', zset, unpack(leased, at, math.min(at + 3999, #leased)))
 end
 variadic('HDEL', hash, fields_of(leased))
-leave_groups(zset, hash, leased, latest ~= '' and math.min(latest, server_time_ms()) or nil)
+note_left(zset, hash, leased, latest ~= '' and math.min(latest, server_time_ms()) or nil)
 return {removed, lost}

@@ -52,7 +52,7 @@ for _, id in ipairs(ids) do
     local received = redis.call('HEXISTS', hash, id .. ':rc') == 1
     local due = received and now or due_of_held_back(zset, hash, id) or redis.call('ZSCORE', zset, id)
     transfer(zset, hash, to, id, due)
-    leave_groups(zset, hash, {id})
+    note_left(zset, hash, {id})
     moved[#moved + 1] = id
   end
 end

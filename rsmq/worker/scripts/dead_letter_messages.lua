@@ -79,7 +79,7 @@ for at = 7, #messages, tracked ~= '' and 5 or 3 do
     end
     if not is_cancelled then
       transfer(zset, hash, to, id, now)
-      leave_groups(zset, hash, {id})
+      note_left(zset, hash, {id})
     end
     if room > 0 and not is_cancelled then
       redis.call('HSET', reasons, id, now .. ':' .. reason)

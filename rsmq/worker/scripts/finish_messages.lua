@@ -50,20 +50,22 @@ if messages[tracked_at] then
 end
 local has_own_name = has_name(in_flight, token)
 local us = server_time_us()
+local now = math.floor(us / 1000)
 
 local ids, results = {}, {}
 for place = 1, number do
   ids[place] = messages[6 * place + 1]
 end
 local fit, places = match_receipts(hash, zset, ids, count, results)
-local finished, finished_places, settled = {}, {}, {}
+local finished, settled = {}, {}
 for each, id in ipairs(fit) do
   local place = places[each]
   if redis.call('ZSCORE', zset, id) then
     local is_run, refusal = pcall(send_next, targets, 3 * place + 1, messages, 6 * place + 2, us, lifetime)
     if is_run and not refusal then
+      settle_jobs(hash, zset, {id}, {place}, count, messages, messages[tracked_at] and tracked_at, now, results)
       remove_messages(zset, hash, {id})
-      finished[#finished + 1], finished_places[#finished_places + 1] = id, place
+      finished[#finished + 1] = id
     else
       results[place] = type(refusal) == 'table' and refusal.err or tostring(refusal)
     end
@@ -81,6 +83,4 @@ end
 if has_records == '1' then
   update_records(zset, finished, 'delete', count)
 end
-settle_jobs(hash, zset, finished, finished_places, count, messages, messages[tracked_at] and tracked_at,
-  math.floor(us / 1000), results)
 return results

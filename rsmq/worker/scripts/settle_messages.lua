@@ -63,7 +63,8 @@ for at = 2, #queues, 2 do
   local fit, places = match_receipts(hash, zset, ids, count, results)
   if not has_own_name and action ~= 'delete' then -- the messages belong to the successor
     results, fit = {string.rep('2', number)}, {}
-  elseif action == 'delete' then
+  elseif action == 'delete' then -- the records first: without an outcome, a node of a flow expires when its message leaves
+    settle_jobs(hash, zset, fit, places, count, messages, tracked and tracked[at / 2], now, results)
     remove_messages(zset, hash, fit)
     forget_errors(zset, fit, count)
   else
@@ -87,7 +88,9 @@ for at = 2, #queues, 2 do
   if has_records == '1' then
     update_records(zset, fit, action, count)
   end
-  settle_jobs(hash, zset, fit, places, count, messages, tracked and tracked[at / 2], now, results)
+  if action ~= 'delete' then
+    settle_jobs(hash, zset, fit, places, count, messages, tracked and tracked[at / 2], now, results)
+  end
   from = from + 5 + number * stride
   answer[#answer + 1] = table.concat(results)
 end

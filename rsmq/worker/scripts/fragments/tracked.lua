@@ -59,7 +59,7 @@ local function settle_jobs(hash, zset, fit, places, count, arguments, at, now, r
         field, value == '' and count or value, fields_of_progress(progress))
       if state == 'cancelled' then
         remove_message(zset, hash, id)
-        leave_groups(zset, hash, {id})
+        note_left(zset, hash, {id})
       end
     end
   end
@@ -77,7 +77,7 @@ local function remove_cancelled(tracked, place, hash, zset, due, now)
     if is_to_be_cancelled(zset, id) then
       local is_written = pcall(change_job, zset .. ':x:job:' .. id, 'cancel', now, '', 0)
       removed[due.again[each]] = is_written and remove_message(zset, hash, id)
-      leave_groups(zset, hash, is_written and {id} or {})
+      note_left(zset, hash, is_written and {id} or {})
     end
   end
   if not next(removed) then
