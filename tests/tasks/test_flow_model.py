@@ -9,28 +9,54 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rsmq import RSMQ
-from rsmq.flows.operations import FlowNode, FlowPlan, check_flow, result_of, send_flow
+from rsmq.flows.operations import (
+    FlowNode,
+    FlowPlan,
+    added_number,
+    check_flow,
+    pack_nodes,
+    result_of,
+    send_flow,
+)
 from rsmq.operations.plain import plain_command
 from rsmq.wire.ids import make_flow_id
-from rsmq.worker.operations import Identity, Settlement, TrackedOutcome, settle_messages
+from rsmq.worker.operations import (
+    FollowingMessage,
+    Identity,
+    Settlement,
+    TrackedOutcome,
+    finish_messages,
+    settle_messages,
+)
 
 OUTCOMES = {
     "succeed": "succeeded",
     "fail": "failed",
     "cancel": "cancelled",
-    "lose": "expired",
+    "delete": "expired",
+    "move": "expired",
+    "purge": "expired",
+    "delete queue": "expired",
 }
+#: The ends that a check finds; the script that removes the message writes the others.
+FOUND_BY_CHECK = {"purge", "delete queue"}
 
 
 class Model:
-    """What a flow should do: the graph, and the states of its nodes."""
+    """What a flow should do: the nodes before each, the results it takes, and its state."""
 
     def __init__(self, after, policy, *, has_finally):
-        self.after, self.policy = after, policy
+        self.after, self.policy = dict(enumerate(after)), policy
+        self.uses = dict(self.after)
         self.last = len(after) if has_finally else None
         self.states = ["pending"] * (len(after) + has_finally)
         self.stopped = None
         self.send()
+
+    @property
+    def others(self):
+        """The numbers of all nodes but finally."""
+        return [number for number in range(len(self.states)) if number != self.last]
 
     def send(self):
         good = (
@@ -38,18 +64,13 @@ class Model:
             if self.policy == "stop"
             else {"succeeded", "failed", "cancelled", "expired"}
         )
-        for number, before in enumerate(self.after):
-            if (
-                self.states[number] == "pending"
-                and not self.stopped
-                and all(self.states[each] in good for each in before)
-            ):
-                self.states[number] = "sent"
-        others = self.states[: len(self.after)]
-        if self.stopped:
-            others = ["skipped" if each == "pending" else each for each in others]
-            self.states[: len(self.after)] = others
-        is_idle = not {"pending", "sent"}.intersection(others)
+        for number in self.others:
+            if self.states[number] == "pending":
+                if self.stopped:
+                    self.states[number] = "skipped"
+                elif all(self.states[each] in good for each in self.after[number]):
+                    self.states[number] = "sent"
+        is_idle = not {"pending", "sent"}.intersection(self.states[each] for each in self.others)
         if is_idle and self.last is not None and self.states[self.last] == "pending":
             self.states[self.last] = "sent"
 
@@ -60,10 +81,23 @@ class Model:
                 self.stopped = self.stopped or "failed"
             self.send()
 
+    def add(self, number, added, awaited):
+        """A node succeeds, and adds nodes, each after some of them; others wait for some."""
+        if not self.stopped:
+            first = len(self.states)
+            for each, before in self.after.items():
+                if number in before:
+                    self.after[each] = (*before, *(first + other for other in sorted(awaited)))
+            for each, before in enumerate(added, first):
+                self.uses[each] = tuple(first + other for other in before)
+                self.after[each] = self.uses[each] or (number,)
+            self.states += ["pending"] * len(added)
+        self.end(number, "succeed")
+
     def cancel(self):
         if self.state == "running":
             self.stopped = self.stopped or "cancelled"
-            for number in range(len(self.after)):
+            for number in self.others:
                 if self.states[number] == "sent":
                     self.states[number] = "cancelled"
             self.send()
@@ -74,7 +108,7 @@ class Model:
             return "running"
         if self.stopped == "cancelled":
             return "cancelled"
-        followed = {each for before in self.after for each in before}
+        followed = {each for before in self.after.values() for each in before}
         ends = {*range(len(self.states))} - followed
         return "succeeded" if all(self.states[each] == "succeeded" for each in ends) else "failed"
 
@@ -84,40 +118,85 @@ class Flow:
 
     def __init__(self, client, after, policy, *, has_finally):
         self.client = client
-        names = [f"q{number}" for number in range(len(after) + has_finally)]
-        for name in names:
-            client.create_queue(name, exist_ok=True)
-        self.queues = [client.namespace.queue(name) for name in names]
+        self.queues = []
+        self.add_queues(len(after) + has_finally)
+        client.create_queue("other", exist_ok=True)
         nodes = []
         for number, before in enumerate([*after, *([()] if has_finally else [])]):
             body = b"%d" % number + b"".join(b" " + result_of(each) for each in before)
-            nodes.append(FlowNode(names[number], body, 9, before, before))
+            nodes.append(FlowNode(f"q{number}", body, 9, before, before))
         plan = FlowPlan(make_flow_id(None), nodes, policy, has_finally=has_finally)
-        self.key = client.namespace.flow(plan.id)
+        self.id, self.key = plan.id, client.namespace.flow(plan.id)
         self.handle = client.flow(plan.id)
         assert client.run(send_flow(client.namespace, plan, realtime=False))
         self.worker = Identity(client.namespace, "w", "token")
         self.sent = {}
+        self.created_again = set()
+
+    def add_queues(self, number):
+        for _ in range(number):
+            name = f"q{len(self.queues)}"
+            self.client.create_queue(name, exist_ok=True)
+            self.queues.append(self.client.namespace.queue(name))
 
     def end(self, number, outcome, *, times=1):
         keys = self.queues[number]
-        id = self.sent.get(number) or self.client.peek_messages(keys.name)[0].id
-        self.sent[number] = id
+        client, id = self.client, self.find(number)
         if outcome == "cancel":
-            self.client.job(keys.name, id).cancel()
-        elif outcome == "lose":
-            self.client.delete_message(keys.name, id)
-            self.client.run(check_flow(self.client.namespace, self.handle.id))
+            client.job(keys.name, id).cancel()
+        elif outcome == "delete":
+            client.delete_message(keys.name, id)
+        elif outcome == "move":
+            client.move_messages(keys.name, "other", [id])
+        elif outcome == "purge":
+            client.purge_queue(keys.name)
+        elif outcome == "delete queue":
+            client.delete_queue(keys.name)
+            client.create_queue(keys.name)
+            self.created_again.add(number)
         else:
-            found = self.client.receive_messages(keys.name, 1, vt=60)
-            count = found[0].receive_count if found else 1
-            event = "succeed" if outcome == "succeed" else "fail"
-            tracked = TrackedOutcome(
-                event, 60, [b'"%d"' % number if event == "succeed" else b"E: no"]
-            )
+            count, tracked = self.receive(number), _make_outcome(number, outcome)
             group = Settlement(keys, "delete", count, [id], tracked=tracked)
             for _ in range(times):
-                self.client.run(settle_messages(self.worker, [group]))
+                client.run(settle_messages(self.worker, [group]))
+        if outcome in FOUND_BY_CHECK:
+            client.run(check_flow(client.namespace, self.id))
+
+    def find(self, number):
+        name = self.queues[number].name
+        id = self.sent[number] = self.sent.get(number) or self.client.peek_messages(name)[0].id
+        return id
+
+    def receive(self, number):
+        found = self.client.receive_messages(self.queues[number].name, 1, vt=60)
+        return found[0].receive_count if found else 1
+
+    def add(self, number, added, awaited, *, times=1):
+        id, count = self.find(number), self.receive(number)
+        self.add_queues(len(added))
+        first = len(self.queues) - len(added)
+        nodes = [
+            FlowNode(
+                f"q{first + each}",
+                added_number(each) + b"".join(b" " + result_of(other) for other in before),
+                9,
+                before,
+                before,
+            )
+            for each, before in enumerate(added)
+        ]
+        packed = pack_nodes(nodes, awaited)
+        following = FollowingMessage(nodes[0].queue, packed, 0, self.id, f"+{number}")
+        for _ in range(times):
+            self.client.run(
+                finish_messages(
+                    self.worker,
+                    self.queues[number],
+                    count,
+                    [(id, following)],
+                    tracked=_make_outcome(number, "succeed"),
+                )
+            )
 
     def check_is_as(self, model):
         client = self.client
@@ -132,17 +211,26 @@ class Flow:
             if state == "sent" and number != model.last:
                 results = [
                     f'"{each}"' if model.states[each] == "succeeded" else "null"
-                    for each in model.after[number]
+                    for each in model.uses[number]
                 ]
                 assert messages[0].raw.decode().split(" ") == [str(number), *results]
             total = client.get_queue_attributes(f"q{number}").total_sent
-            assert total == (state not in {"pending", "skipped"})
+            assert number in self.created_again or total == (state not in {"pending", "skipped"})
         status = self.handle.status()
         shown = {name: number for name, number in status.counts.items() if number}
         assert shown == {name: model.states.count(name) for name in model.states}
         assert status.state == model.state
+        nodes = self.handle.nodes()
+        assert [each.after for each in nodes if not each.is_finally] == [
+            tuple(model.after[number]) for number in model.others
+        ]
         is_due = client.run(plain_command("ZCARD", b"rsmq:x:due"))
         assert is_due == (model.state == "running")
+
+
+def _make_outcome(number, outcome):
+    event = "succeed" if outcome == "succeed" else "fail"
+    return TrackedOutcome(event, 60, [b'"%d"' % number if event == "succeed" else b"E: no"])
 
 
 _numbers = itertools.count()
@@ -156,10 +244,13 @@ def play(after, policy, has_finally, choose):
         flow.check_is_as(model)
         while model.state == "running":
             sent = [number for number, state in enumerate(model.states) if state == "sent"]
-            number, outcome = choose(sent)
+            number, outcome, *added = choose(sent)
             if outcome == "cancel flow":
                 flow.handle.cancel()
                 model.cancel()
+            elif outcome == "add":
+                flow.add(number, *added, times=2)
+                model.add(number, *added)
             else:
                 flow.end(number, outcome, times=2)
                 model.end(number, outcome)
@@ -198,20 +289,49 @@ def test_all_orders_of_small_graphs(after, policy, has_finally):
         play(after, policy, has_finally, choose)
 
 
+@pytest.mark.parametrize("awaited", [set(), {1}, {0, 1}])
+@pytest.mark.parametrize("added", all_graphs(2))
+@pytest.mark.parametrize("after", all_graphs(2))
+def test_all_orders_with_added_nodes(after, added, awaited):
+    """The first node adds two, which succeed or fail; each order of the ends."""
+    steps = [[]]
+    while steps:
+        fixed, taken = steps.pop(), []
+
+        def choose(sent, fixed=fixed, taken=taken):
+            options = [
+                (each, outcome) if each else (each, "add", added, awaited)
+                for each in sent
+                for outcome in (("succeed", "fail") if each > 1 else ("succeed",))
+            ]
+            at = len(taken)
+            if at >= len(fixed):
+                steps.extend([*taken, place] for place in range(1, len(options)))
+            taken.append(fixed[at] if at < len(fixed) else 0)
+            return options[taken[-1]]
+
+        play(after, "stop", False, choose)
+
+
 @st.composite
-def graphs(draw):
-    size = draw(st.integers(1, 6))
+def graphs(draw, most=6):
+    size = draw(st.integers(1, most))
     return [
         tuple(sorted(draw(st.sets(st.integers(0, number - 1), max_size=3)) if number else ()))
         for number in range(size)
     ]
 
 
-@settings(max_examples=60, deadline=None)
+def _draw_outcome(data, sent):
+    number = data.draw(st.sampled_from(sent))
+    outcome = data.draw(st.sampled_from(["succeed", "add", *OUTCOMES, "cancel flow"]))
+    if outcome != "add":
+        return number, outcome
+    added = data.draw(graphs(3))
+    return number, outcome, added, data.draw(st.sets(st.integers(0, len(added) - 1)))
+
+
+@settings(max_examples=80, deadline=None)
 @given(graphs(), st.sampled_from(["stop", "continue"]), st.booleans(), st.data())
 def test_random_orders_of_larger_graphs(after, policy, has_finally, data):
-    def choose(sent):
-        outcome = data.draw(st.sampled_from(["succeed", *OUTCOMES, "cancel flow"]))
-        return data.draw(st.sampled_from(sent)), outcome
-
-    play(after, policy, has_finally, choose)
+    play(after, policy, has_finally, lambda sent: _draw_outcome(data, sent))
