@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from rsmq.codecs.formats import TextCodec
     from rsmq.control.threads import Workers
+    from rsmq.flows.status import FlowState, FlowStatus
     from rsmq.flows.threads import FlowHandle
     from rsmq.history.records import History
     from rsmq.jobs.status import JobState, JobStatus
@@ -538,6 +539,31 @@ class RSMQ(OnlyWith, Generic[B_co]):
         from rsmq.flows.threads import FlowHandle  # noqa: PLC0415 - few programs use it
 
         return FlowHandle(self, id)
+
+    def flows(
+        self, *, state: FlowState | str | None = None, max_flows: int = 100
+    ) -> list[FlowStatus]:
+        """
+        Return the flows of tasks of the namespace that were sent last, without their nodes.
+
+        One atomic script. The ids of the last 10,000 flows are stored; those whose time to live has
+        ended are removed from the list.
+
+        Args:
+            state: a ``FlowState`` or its text, such as ``"running"``; None is any.
+            max_flows: maximum number, 1 to 1,000.
+
+        Returns:
+            The statuses, the flow that was sent last first.
+
+        Raises:
+            InvalidFormat: there is no such state.
+            InvalidValue: max_flows is out of range.
+        """
+        from rsmq.flows.operations import list_flows  # noqa: PLC0415 - few programs use it
+
+        found: list[FlowStatus] = self.run(list_flows(self.namespace, state, max_flows))
+        return found
 
     def jobs(
         self,

@@ -4,12 +4,14 @@ Operations on flows of tasks.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
+from rsmq.errors import InvalidFormat, show
 from rsmq.flows.status import FlowState, FlowStatus, NodeState, NodeStatus
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
@@ -17,6 +19,7 @@ from rsmq.operations.scripts import loader_of
 from rsmq.wire.ids import make_id_suffixes, mark_node
 from rsmq.wire.jobs import DEFAULT_RESULT_TTL_SECONDS
 from rsmq.wire.keys import Namespace
+from rsmq.wire.limits import check_whole_number
 from rsmq.wire.names import decode_name, encode_name
 
 load = loader_of("flows")
@@ -27,6 +30,8 @@ LIFETIME_MS = 7 * 86_400_000
 CHECK_PAUSE_MS = 60_000
 MAX_CHECKED = 1000
 MAX_CHECKED_BY_READ = 100
+#: The most flows of a list.
+MAX_LISTED = 1000
 #: The begin of the names of flows among the schedules that are due; no schedule has such a name.
 DUE_PREFIX = "flow:"
 
@@ -174,6 +179,8 @@ def send_flow(namespace: Namespace, plan: FlowPlan, *, realtime: bool) -> Operat
         b"finally": digits(last) if plan.has_finally else b"",
         b"ends": b",".join(map(digits, chosen)),
         b"unsucceeded": digits(len(ends)),
+        b"task": task_of(nodes[0].body).encode(),
+        b"queues": json.dumps([*sizes]).encode(),
         b"is_list": b"1" if plan.is_list else b"",
         b"channel": namespace.queue("-").channel[:-1] if realtime else b"",
         b"ttl": digits(plan.ttl_ms),
@@ -190,6 +197,7 @@ def send_flow(namespace: Namespace, plan: FlowPlan, *, realtime: bool) -> Operat
         (
             namespace.flow(plan.id),
             namespace.due_schedules,
+            namespace.flows,
             *(key for each in keys for key in (each.hash, each.zset)),
         ),
         (
@@ -228,8 +236,36 @@ def read_flow(
     )
 
 
-def _parse_flow(id: str, values: list[bytes | None], nodes: list[list[bytes | None]]) -> FlowStatus:
-    state, total, _, last, _, _, is_list, sent_at, ended_at, *counts, declared = values
+def list_flows(namespace: Namespace, state: object, most: object) -> Operation[list[FlowStatus]]:
+    """
+    Read the flows that were sent last, the last one first, without their nodes.
+
+    Args:
+        state: only those in this state; None is any.
+        most: how many at most.
+
+    Raises:
+        InvalidFormat: there is no such state.
+        InvalidValue: most is out of range.
+    """
+    if state is not None and state not in set(FlowState):
+        hint = f"The states are {', '.join(FlowState)}."
+        raise InvalidFormat("state", value=show(state), hint=hint)
+    number = check_whole_number("max_flows", most, 1, MAX_LISTED)
+    chosen = b"" if state is None else str(state).encode()
+    return Operation(
+        load("list_flows"),
+        (namespace.flows,),
+        (chosen, digits(number)),
+        lambda reply: [_parse_flow(decode_name(id), values, b"", []) for id, values in reply],
+        RetryClass.ALWAYS,
+    )
+
+
+def _parse_flow(
+    id: str, values: list[bytes | None], last: bytes | None, nodes: list[list[bytes | None]]
+) -> FlowStatus:
+    state, total, task, queues, is_list, sent_at, ended_at, declared, *counts = values
     first_added = int(declared or total or 0)
     return FlowStatus(
         id,
@@ -240,6 +276,8 @@ def _parse_flow(id: str, values: list[bytes | None], nodes: list[list[bytes | No
         None if ended_at is None else datetime.fromtimestamp(int(ended_at) / 1000, UTC),
         tuple(_parse_node(each, last or b"", first_added) for each in nodes),
         is_list=bool(is_list),
+        task=(task or b"?").decode(errors="replace"),
+        queues=tuple(json.loads(queues or b"[]")),
     )
 
 
@@ -250,10 +288,9 @@ def _parse_node(node: list[bytes | None], last: bytes, first_added: int) -> Node
     if found is not None:
         after, length = found[2], int(found[3])
         queue, body = found[4][:length], found[4][length:]
-    task = _TASK.match(body)
     return NodeStatus(
         int(number or 0),
-        "?" if task is None else task[1].decode(errors="replace"),
+        task_of(body),
         decode_name(queue),
         tuple(int(each) for each in after.split(b",") if each),
         NodeState(decode_name(state or b"")),
@@ -263,6 +300,12 @@ def _parse_node(node: list[bytes | None], last: bytes, first_added: int) -> Node
         is_finally=number == last,
         is_added=int(number or 0) >= first_added,
     )
+
+
+def task_of(body: bytes) -> str:
+    """Return the name of the task in the body of a node."""
+    task = _TASK.match(body)
+    return "?" if task is None else task[1].decode(errors="replace")
 
 
 def check_flow(namespace: Namespace, id: str) -> Operation[bool]:

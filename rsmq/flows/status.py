@@ -104,6 +104,8 @@ class FlowStatus:
         ended_at: when it ended; None before.
         nodes: those that the call asked for, in the order of their numbers.
         is_list: whether its result is a list.
+        task: the name of the task of its first node.
+        queues: the names of the queues of its nodes.
     """
 
     id: str
@@ -114,6 +116,8 @@ class FlowStatus:
     ended_at: datetime | None
     nodes: Sequence[NodeStatus] = field(default=(), repr=False)
     is_list: bool = field(default=False, repr=False)
+    task: str = ""
+    queues: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def is_ended(self) -> bool:

@@ -76,7 +76,16 @@ class ImmediateFlow:
         )
         state = FlowState.FAILED if is_failed else FlowState.SUCCEEDED
         return FlowStatus(
-            self._id, state, len(statuses), counts, sent_at, datetime.now(UTC), statuses, is_list
+            self._id,
+            state,
+            len(statuses),
+            counts,
+            sent_at,
+            datetime.now(UTC),
+            statuses,
+            is_list,
+            nodes[0].signature.task,
+            tuple(dict.fromkeys(each.queue for each in statuses)),
         )
 
     def _is_stopped(self) -> bool:

@@ -225,6 +225,7 @@ CALLS: tuple[MethodRow, ...] = (
     MethodRow("workers.set_concurrency", "worker", "PUT /workers/{worker}/concurrency"),
     MethodRow("workers.stop", "worker", "POST /workers/{worker}:stop"),
     MethodRow("flow", "flow", "GET /flows/{flow}"),
+    MethodRow("flows", "flows", "GET /flows"),
     MethodRow("schedules.add", "schedule add", "PUT /schedules/{schedule}"),
     MethodRow("schedules.declare", why_not="for definitions in the code of a worker"),
     MethodRow("schedules.list", "schedule list", "GET /schedules"),

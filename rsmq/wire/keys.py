@@ -250,6 +250,14 @@ class Namespace:
         """Return the key of the extension data of a flow of tasks: its nodes and their states."""
         return encode_name(f"{self.name}{_FLOW_INFIX.decode()}{id}")
 
+    @property
+    def flows(self) -> bytes:
+        """
+        Extension data of flows of tasks: a sorted set of the ids of the last 10,000, by the ms of
+        their sends. Users with the right to all flows have that to it too.
+        """
+        return self.flow("all")
+
     def rate(self, name: str, key: str) -> bytes:
         """Return the key of the extension data of a rate limit, with the key that it is for."""
         # A key may come from a body, so it may be a text that is not valid.

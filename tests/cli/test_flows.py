@@ -45,6 +45,20 @@ def test_a_flow_is_shown(cli, flow):
     assert document["nodes"][1]["after"] == [0]
 
 
+def test_flows_are_listed(cli, flow):
+    heading, row = cli("flows").lines
+    assert heading.split() == [
+        "ID", "STATE", "DONE", "FAILED", "SENT", "ENDED", "FIRST", "TASK"
+    ]  # fmt: skip
+    assert row.split()[:6] == [flow.id, "running", "0", "of", "4", "0"]
+    assert row.split()[-1] == "first"
+    [document] = cli("flows", "--state", "running", "-n", "1", "--json").json
+    assert (document["id"], document["total"], document["task"]) == (flow.id, 4, "first")
+    assert "nodes" not in document
+    assert cli("flows", "--state", "failed", "--json").json == []
+    assert cli("flows", "--count", "1001").code == 2
+
+
 def test_a_flow_is_cancelled(cli, flow):
     run = cli("flow", flow.id, "--cancel")
     assert run.code == 0

@@ -98,6 +98,7 @@ UNLISTED = {
     "dead-letters": ["dead-letters q-dead"],
     "delete": ["delete q {waiting}"],
     "delete-queue": ["delete-queue q --yes"],
+    "flows": ["flows"],
     "flow": ["flow {flow}", "flow {flow} --cancel"],
     "get": ["get q {waiting}"],
     "import": ["import {folder}/in.jsonl"],

@@ -57,6 +57,7 @@ UNCHANGING = {
     "cancel_flow": (["rsmq:x:flow:" + "f" * 22], [99_000]),
     "check_flow": (["rsmq:x:flow:" + "f" * 22, "rsmq:x:due"], [60_000, 9, 99_000]),
     "read_flow": (["rsmq:x:flow:" + "f" * 22], ["", "all", 9]),
+    "list_flows": (["rsmq:x:flow:all"], ["", 9]),
     "claim_key": ([H, "rsmq:q:x:dedup"], ["http:key", "digest", 99_000, "key"]),
     "count_unbegun": ([H, Z], [NO_ID]),
     "create_queue": ([H, Z, INDEX], ["q", 30, 0, 65_536]),

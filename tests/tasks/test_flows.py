@@ -8,6 +8,7 @@ import pytest
 
 from rsmq import InvalidFormat, InvalidValue, MessageTooLong
 from rsmq.errors import FlowCancelled, FlowFailed, FlowNotEnded, FlowNotFound
+from rsmq.flows import FlowState
 from rsmq.flows.operations import check_flow
 from rsmq.operations.plain import plain_command
 from rsmq.tasks import RESULT, Tasks, chain, chord, group
@@ -397,6 +398,52 @@ def test_the_handle_of_a_client_and_asyncio(tasks, calls):
         tasks.client.flow("0" * 22).cancel()
     with pytest.raises(InvalidFormat, match="22 letters"):
         tasks.client.flow("short")
+
+
+def test_flows_are_listed(tasks, calls):
+    assert tasks.client.flows() == []
+    first = chain(tasks.add.signature(1, 1), tasks.total.signature([1])).send()
+    second = group(tasks.clean.signature()).send()
+    tasks.run_all()
+    third = chain(tasks.fail.signature(1), tasks.add.signature(1, 1)).send()
+
+    ids = [third.id, second.id, first.id]
+    found = tasks.client.flows()
+    assert [each.id for each in found] == ids
+    assert [each.state.value for each in found] == ["running", "succeeded", "succeeded"]
+    assert [each.task for each in found] == ["fail", "clean", "add"]
+    assert [each.queues for each in found] == [("b", "a"), ("c",), ("a", "b")]
+    assert [(each.done, each.total, each.nodes) for each in found] == [
+        (0, 2, ()), (1, 1, ()), (2, 2, ())
+    ]  # fmt: skip
+    assert [each.id for each in tasks.client.flows(state="succeeded", max_flows=1)] == [second.id]
+    assert [each.id for each in tasks.client.flows(state=FlowState.RUNNING)] == [third.id]
+    with pytest.raises(InvalidFormat, match="running, succeeded, failed, cancelled"):
+        tasks.client.flows(state="waiting")
+    for wrong in 0, 1001, "1":
+        with pytest.raises(InvalidValue):
+            tasks.client.flows(max_flows=wrong)
+
+    async def list_them():
+        found = await tasks.aio.flows(max_flows=2)
+        await tasks.close_asyncio()
+        return [each.id for each in found]
+
+    assert asyncio.run(list_them()) == ids[:2]
+    tasks.client.run(plain_command("DEL", tasks.client.namespace.flow(second.id)))
+    assert [each.id for each in tasks.client.flows(max_flows=1)] == ids[:1]
+    assert tasks.client.run(plain_command("ZCARD", b"rsmq:x:flow:all")) == 3
+    assert [each.id for each in tasks.client.flows()] == [third.id, first.id]
+    assert tasks.client.run(plain_command("ZCARD", b"rsmq:x:flow:all")) == 2
+
+
+def test_the_ids_of_the_last_flows_are_stored(tasks, calls):
+    old = [part for number in range(10_010) for part in (str(number), f"{number:022}")]
+    tasks.client.run(plain_command("ZADD", b"rsmq:x:flow:all", *old))
+    flow = group(tasks.clean.signature()).send()
+    assert tasks.client.run(plain_command("ZCARD", b"rsmq:x:flow:all")) == 10_000
+    assert [each.id for each in tasks.client.flows(state="running")] == [flow.id]
+    assert tasks.client.run(plain_command("ZCARD", b"rsmq:x:flow:all")) == 1
 
 
 def test_a_result_is_awaited_while_the_flow_runs(tasks, calls):

@@ -178,7 +178,7 @@ def all_fragments(fragment):
 
 def functions_in_blocks():
     """Return the functions that scripts make only for messages with groups, or of flows."""
-    fragments = ("groups", "putting_off", "extending", "flows")
+    fragments = ("groups", "putting_off", "extending", "flows", "lost_nodes")
     return {each for fragment in fragments for each in functions_of(fragment)}
 
 

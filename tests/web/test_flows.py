@@ -7,6 +7,7 @@ import pytest
 from rsmq import RSMQ, AsyncRSMQ
 from rsmq.tasks import RESULT, Tasks, chain
 from rsmq.web import create_app
+from rsmq.web.access.secrets import hash_token
 from rsmq.web.pages.views.flow import draw
 from tests.web.asgi import Http
 
@@ -65,6 +66,58 @@ def test_the_page_draws_the_graph(server, ns, tasks):
             assert text.count('class="edge"') == 4
             assert "0: twice, waiting" in text
             assert "4 pending, 1 sent" in " ".join(text.split())
+
+    asyncio.run(test())
+
+
+def test_flows_are_listed(server, ns, tasks):
+    def send():
+        return chain(tasks.twice.signature(1), tasks.twice.signature(RESULT)).send().id
+
+    ids = [send() for _ in range(3)]
+    tasks.client.flow(ids[1]).cancel()
+
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            app = create_app(queues, auth=False)
+            http = Http(app)
+            found = (await http("GET", "/flows")).json["flows"]
+            assert [each["id"] for each in found] == ids[::-1]
+            assert (found[1]["state"], found[1]["done"], found[1]["total"]) == ("cancelled", 2, 2)
+            assert (found[0]["task"], found[0]["queues"]) == ("twice", ["q"])
+            [one] = (await http("GET", "/flows?state=running&limit=1")).json["flows"]
+            assert one["id"] == ids[2]
+            assert (await http("GET", "/flows?limit=1001")).status == 422
+            text = (await Http(app, prefix="")("GET", "/flows?state=cancelled")).content.decode()
+            assert ids[1] in text
+            assert ids[0] not in text
+            assert (
+                "No flow is in this state"
+                in (await Http(app, prefix="")("GET", "/flows?state=failed")).content.decode()
+            )
+
+    asyncio.run(test())
+
+
+def test_a_list_has_the_flows_of_queues_that_the_caller_may_see(server, ns, tasks, tmp_path):
+    @tasks.task(queue="secret", name="secret", track=True)
+    def secret(number: int) -> int:
+        return number
+
+    seen = chain(tasks.twice.signature(1)).send().id
+    hidden = chain(tasks.twice.signature(1), secret.signature(1)).send().id
+    path = tmp_path / "users.toml"
+    token = f'sha256 = "{hash_token("viewer")}"\nscopes = ["peek"]\nqueues = ["q"]\n'
+    path.write_text(f"[tokens.viewer]\n{token}")
+    path.chmod(0o600)
+
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            headers = {"authorization": "Bearer viewer"}
+            http = Http(create_app(queues, users=path), headers=headers)
+            found = (await http("GET", "/flows")).json["flows"]
+            assert [each["id"] for each in found] == [seen]
+            assert (await http("GET", f"/flows/{hidden}")).status == 403
 
     asyncio.run(test())
 

@@ -68,6 +68,7 @@ Jobs
     job  jobs:job  Show what has become of a tracked message.
     jobs  jobs:jobs  List the tracked messages of a queue.
     flow  flows:flow  Show what has become of a flow of tasks, and cancel it.
+    flows  flows:flows  List the flows of tasks that were sent last.
     cancel  jobs:cancel  Cancel jobs: those that wait, and those that run.
 Dead letters
     dead-letter  dead_letters:dead_letter  Show, set or remove a queue's dead-letter policy.

@@ -1,5 +1,5 @@
 """
-The command flow.
+The commands flow and flows.
 """
 
 from __future__ import annotations
@@ -8,11 +8,15 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, options
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_items, format_text, format_time, to_json_value, truncate
 from rsmq.errors import FlowCancelled, FlowFailed, FlowNotEnded, FlowNotFound
+from rsmq.flows.operations import MAX_LISTED
+from rsmq.flows.status import FlowState
 
 if TYPE_CHECKING:
     from rsmq.flows.status import FlowStatus, NodeStatus
@@ -29,6 +33,15 @@ _COLUMNS: dict[str, str | Callable[[Any], Any]] = {
     "queue": "queue",
     "id": "id",
     "error": "error",
+}
+_COLUMNS_OF_LIST: dict[str, str | Callable[[Any], Any]] = {
+    "id": "id",
+    "state": "state",
+    "done": lambda flow: f"{flow.done} of {flow.total}",
+    "failed": lambda flow: flow.counts["failed"] + flow.counts["expired"],
+    "sent": lambda flow: format_time(flow.sent_at),
+    "ended": lambda flow: flow.ended_at and format_time(flow.ended_at),
+    "first task": lambda flow: format_text(flow.task),
 }
 
 
@@ -61,6 +74,31 @@ def flow(call: Call, id: str, *, wait: float, cancel: bool) -> Exit | None:
     shown = [*_describe(status), "", *(truncate(each, width, keep=32) for each in lines)]
     call.out.result(_to_json(status, nodes), shown)
     return None if has_ended else Exit.NOT_ALL
+
+
+@command("flows", "rsmq flows", "rsmq flows --state running -n 20 --json")
+@options(
+    """
+    --state  List only flows in this state.
+    --count, --number, -n N  The highest number of flows, 1 to 1,000.  [default: 100]
+    """,
+    state={"type": click.Choice([each.value for each in FlowState])},
+    count={"type": click.IntRange(1, MAX_LISTED)},
+)
+def flows(call: Call, state: str | None, count: int) -> None:
+    """
+    List the flows of tasks that were sent last.
+
+    The last one is first. All times are in UTC. The last 10,000 flows of the namespace are known,
+    until their time to live ends.
+    """
+    with call.open() as rsmq:
+        found = rsmq.flows(state=state, max_flows=count)
+    lines = format_items(found, _COLUMNS_OF_LIST)
+    documents = [_to_json(each, []) for each in found]
+    for each in documents:
+        del each["nodes"]
+    call.out.result(documents, [truncate(each, call.out.width, keep=32) for each in lines])
 
 
 def _wait(handle: FlowHandle, seconds: float) -> bool:

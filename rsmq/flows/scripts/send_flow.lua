@@ -2,7 +2,8 @@
 --
 -- KEYS[1] key           hash              the flow, as in fragments/flows.lua
 -- KEYS[2] due           sorted set        the schedules and the unfinished flows by the ms of the next attempt or check
--- KEYS[3...] queues     hash, sorted set  the two keys of each queue that the nodes are sent to
+-- KEYS[3] sent          sorted set        the ids of the last 10,000 flows by the ms of their sends
+-- KEYS[4...] queues     hash, sorted set  the two keys of each queue that the nodes are sent to
 -- ARGV[1] lifetime      integer           ms for which the flow is stored while it does not change
 -- ARGV[2] check         integer           ms until its first check
 -- ARGV[3] ready         string            the numbers of the nodes that wait for nothing, with blanks
@@ -21,7 +22,7 @@
 -- @include time_us.lua
 -- @include variadic.lua
 
-local key, due = KEYS[1], KEYS[2]
+local key, due, sent = KEYS[1], KEYS[2], KEYS[3]
 local queues = KEYS
 local lifetime, check, ready = ARGV[1], ARGV[2], ARGV[3]
 local fields = ARGV
@@ -30,18 +31,25 @@ if redis.call('HGET', key, 'state') then
   redis.call('HDEL', key, '') -- a change for WAIT
   return 0
 end
-for at = 3, #queues, 2 do
-  local stored, refusal = sendable(queues[at], fields[(at + 5) / 2], '', 0)
+for at = 4, #queues, 2 do
+  local stored, refusal = sendable(queues[at], fields[(at + 4) / 2], '', 0)
   if not stored then
     return refusal
   end
   require_local_beside(queues[at + 1], ':x:job:')
   require_job_rights(queues[at + 1])
+  redis.call('ZADD', queues[at + 1], 'XX', '0', '\0none')
 end
+-- As the commands before, these change nothing, and fail if memory is full or the user lacks a right.
+redis.call('ZADD', due, 'XX', '0', '\0none')
+redis.call('ZREMRANGEBYRANK', sent, 0, -10000)
+redis.call('HDEL', key, '')
+redis.call('HINCRBY', key, '', 0)
+redis.call('HDEL', key, '')
 local now = math.floor(server_time_us() / 1000)
+variadic('HSET', key, {'sent_at', digits(now), unpack(fields, (#queues + 5) / 2)})
 redis.call('ZADD', due, digits(now + check), 'flow:' .. string.sub(key, -22))
-variadic('HSET', key, {unpack(fields, (#queues + 6) / 2)})
-redis.call('HSET', key, 'sent_at', digits(now))
+redis.call('ZADD', sent, digits(now), string.sub(key, -22))
 redis.call('PEXPIRE', key, lifetime)
 local numbers = {}
 for number in string.gmatch(ready, '%d+') do

@@ -1,7 +1,7 @@
 -- The nodes of flows of tasks. A flow is the hash NS:x:flow:ID. Its own fields are state, nodes (their number), policy
 -- (stop or continue), finally (the number of this node, or ''), ends (the numbers of the nodes that no other one follows,
 -- with commas), unsucceeded (how many of these, and of finally, have not succeeded), stopped (failed or cancelled, if no
--- further node is sent), channel (what is before a queue's name in its channel, or ''), ttl, sent_at and ended_at, and how
+-- further node is sent), task (of the first node), queues (of all nodes, as JSON), channel (what is before a queue's name in its channel, or ''), ttl, sent_at and ended_at, and how
 -- many nodes have each state; and declared, the number of nodes of its send, if nodes have been added. A node has a number, from 0, and the fields
 --   N:d  'DELAY SUFFIX AFTER LENGTH QUEUEBODY': ms or '', the end of its id, the nodes before it, the length of the queue's
 --        name; in the body \1N\1 is the result of a node

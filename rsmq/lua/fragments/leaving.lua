@@ -26,13 +26,9 @@ local function note_left(zset, hash, ids, earliest)
     end
   end
   if of_flows then
-    -- @include jobs.lua
-    -- @include time_ms.lua
+    -- @include lost_nodes.lua
     for _, id in ipairs(of_flows) do
-      local record = zset .. ':x:job:' .. id
-      if type(redis.pcall('HGET', record, 'flow')) == 'string' then
-        pcall(change_job, record, 'expire', server_time_ms(), '', 0)
-      end
+      pcall(end_lost_node, zset, id)
     end
   end
 end

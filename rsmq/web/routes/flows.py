@@ -5,14 +5,15 @@ Operations on flows of tasks.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from rsmq.errors import ClientClosed, FlowCancelled, FlowFailed, FlowNotEnded
 from rsmq.flows.asyncio_ import AsyncFlowHandle
-from rsmq.flows.status import FlowStatus, NodeStatus
+from rsmq.flows.operations import MAX_LISTED
+from rsmq.flows.status import FlowState, FlowStatus, NodeStatus
 from rsmq.search.redaction import Redaction
-from rsmq.web.fields import Field, Shape, between
-from rsmq.web.routes.forms import show_value
+from rsmq.web.fields import Field, Shape, between, one_of
+from rsmq.web.routes.forms import may, show_value
 from rsmq.web.routes.receives import check_wait, while_admitted
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
@@ -36,10 +37,30 @@ async def _find(call: ApiCall, scope: Scope) -> tuple[AsyncFlowHandle, FlowStatu
     """Return a flow, all of whose queues the caller may act on."""
     # A read of an operator does not end nodes whose messages are gone.
     flow = AsyncFlowHandle(call.queues, call.names["flow"], only_reads=True)
-    status = await flow.read("all")
-    for queue in {each.queue for each in status.nodes}:
+    return flow, await _read(call, scope, flow, "none")
+
+
+async def _read(
+    call: ApiCall, scope: Scope, flow: AsyncFlowHandle, nodes: Literal["none", "all"]
+) -> FlowStatus:
+    status = await flow.read(nodes)
+    for queue in status.queues:
         call.allow(scope, queue)
-    return flow, status
+    return status
+
+
+async def _list(call: ApiCall) -> ApiAnswer:
+    state, limit = call.values.get("state"), call.values.get("limit", 100)
+    found = await call.queues.flows(state=state, max_flows=limit)
+    return ApiAnswer(
+        {
+            "flows": [
+                _show(each)
+                for each in found
+                if all(may(call, Scope.PEEK, queue) for queue in each.queues)
+            ]
+        }
+    )
 
 
 async def _get(call: ApiCall) -> ApiAnswer:
@@ -49,20 +70,24 @@ async def _get(call: ApiCall) -> ApiAnswer:
         # ClientClosed is raised if the server stops.
         with suppress(FlowNotEnded, FlowFailed, FlowCancelled, ClientClosed):
             await while_admitted(call, flow.result(wait), _forget)
-        status = await flow.read("all")
-    return ApiAnswer(
-        {
-            "id": status.id,
-            "state": status.state.value,
-            "is_ended": status.is_ended,
-            "total": status.total,
-            "done": status.done,
-            "counts": dict(status.counts),
-            "sent_at": show_value(status.sent_at),
-            "ended_at": show_value(status.ended_at),
-            "nodes": [_show_node(each, call.redaction) for each in status.nodes],
-        }
-    )
+    status = await _read(call, Scope.PEEK, flow, "all")  # nodes may have been added
+    nodes = [_show_node(each, call.redaction) for each in status.nodes]
+    return ApiAnswer({**_show(status), "nodes": nodes})
+
+
+def _show(status: FlowStatus) -> dict[str, Any]:
+    return {
+        "id": status.id,
+        "state": status.state.value,
+        "is_ended": status.is_ended,
+        "total": status.total,
+        "done": status.done,
+        "counts": dict(status.counts),
+        "sent_at": show_value(status.sent_at),
+        "ended_at": show_value(status.ended_at),
+        "task": status.task,
+        "queues": list(status.queues),
+    }
 
 
 async def _forget(_: object) -> None:
@@ -88,7 +113,37 @@ _NODE = (
     Field("result", Shape.ANY, "Its result, if another node or the flow uses it."),
 )  # fmt: skip
 
+_FLOW = (
+    Field("id", Shape.TEXT, "Its id."),
+    Field("state", Shape.TEXT, "running, succeeded, failed or cancelled."),
+    Field("is_ended", Shape.FLAG, "Whether it changes no more."),
+    Field("total", Shape.WHOLE, "The number of its nodes."),
+    Field("done", Shape.WHOLE, "How many have ended or were skipped."),
+    Field("counts", Shape.OBJECT, "How many nodes are in each state; sent: those that have not "
+    "ended."),
+    Field("sent_at", Shape.TIME, "When it was sent."),
+    Field("ended_at", Shape.TIME, "When it ended."),
+    Field("task", Shape.TEXT, "The name of the task of its first node."),
+    Field("queues", Shape.TEXTS, "The queues of its nodes."),
+)  # fmt: skip
+
 ROUTES = (
+    Route(
+        "GET", "/flows", Scope.PEEK,
+        "List the flows of tasks that were sent last, the last first.", _list, ("flows",),
+        query=(
+            Field(
+                "state", Shape.TEXT, "Only those in this state.",
+                rule=one_of(*(each.value for each in FlowState)),
+            ),
+            Field(
+                "limit", Shape.WHOLE, "Flows, 1 to 1,000; 100 by default.",
+                rule=between(1, MAX_LISTED),
+            ),
+        ),
+        result=(Field("flows", Shape.OBJECTS, "Those to all of whose queues the caller has the "
+        "right.", items=_FLOW),),
+    ),
     Route(
         "GET", "/flows/{flow}", Scope.PEEK,
         "Read what has become of a flow of tasks and its nodes, and wait for its end.", _get,
@@ -99,15 +154,7 @@ ROUTES = (
             ),
         ),
         result=(
-            Field("id", Shape.TEXT, "Its id."),
-            Field("state", Shape.TEXT, "running, succeeded, failed or cancelled."),
-            Field("is_ended", Shape.FLAG, "Whether it changes no more."),
-            Field("total", Shape.WHOLE, "The number of its nodes."),
-            Field("done", Shape.WHOLE, "How many have ended or were skipped."),
-            Field("counts", Shape.OBJECT, "How many nodes are in each state; sent: those that "
-            "have not ended."),
-            Field("sent_at", Shape.TIME, "When it was sent."),
-            Field("ended_at", Shape.TIME, "When it ended."),
+            *_FLOW,
             Field("nodes", Shape.OBJECTS, "Its nodes, in the order of their numbers.",
                 items=_NODE),
         ),

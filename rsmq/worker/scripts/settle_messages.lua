@@ -61,10 +61,10 @@ for at = 2, #queues, 2 do
     ids[each] = messages[from + 5 + (each - 1) * stride]
   end
   local fit, places = match_receipts(hash, zset, ids, count, results)
+  settle_jobs_if(action == 'delete', hash, zset, fit, places, count, messages, tracked and tracked[at / 2], now, results)
   if not has_own_name and action ~= 'delete' then -- the messages belong to the successor
     results, fit = {string.rep('2', number)}, {}
-  elseif action == 'delete' then -- the records first: without an outcome, a node of a flow expires when its message leaves
-    settle_jobs(hash, zset, fit, places, count, messages, tracked and tracked[at / 2], now, results)
+  elseif action == 'delete' then
     remove_messages(zset, hash, fit)
     forget_errors(zset, fit, count)
   else
@@ -88,9 +88,7 @@ for at = 2, #queues, 2 do
   if has_records == '1' then
     update_records(zset, fit, action, count)
   end
-  if action ~= 'delete' then
-    settle_jobs(hash, zset, fit, places, count, messages, tracked and tracked[at / 2], now, results)
-  end
+  settle_jobs_if(action ~= 'delete', hash, zset, fit, places, count, messages, tracked and tracked[at / 2], now, results)
   from = from + 5 + number * stride
   answer[#answer + 1] = table.concat(results)
 end

@@ -26,8 +26,8 @@ from rsmq.web.pages.views import (
 PAGES: tuple[PageEntry, ...] = tuple(
     each
     for module in (
-        overview, queues, queue, messages, message, tail, jobs, workers, delayed, dead_letters,
-        flow, webhooks, doctor, activity,
+        overview, queues, queue, messages, message, tail, jobs, workers, flow, delayed,
+        dead_letters, webhooks, doctor, activity,
     )
     for each in module.PAGES
 )  # fmt: skip

@@ -1,5 +1,5 @@
 """
-A flow of tasks: its graph, and its nodes.
+The flows of tasks; the graph of one, and its nodes.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rsmq.flows.status import FlowState
+from rsmq.web.pages.links import with_query
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.table import Scope
 
@@ -15,6 +17,8 @@ from rsmq.web.table import Scope
 _MAX_DRAWN = 200
 #: The most nodes in the table.
 _MAX_ROWS = 1000
+#: The most flows of the list.
+_MAX_LISTED = 100
 _WIDTH, _HEIGHT = 170, 34
 _STEP_X, _STEP_Y = 220, 48
 _MARGIN = 10
@@ -125,4 +129,21 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     }
 
 
-PAGES = (PageEntry("/flows/{flow}", "flow.html", Scope.PEEK, _show, below="/queues"),)
+async def _list(call: PageCall) -> Mapping[str, Any]:
+    state = call.query.get("state") or None
+    found = await call.read("/flows", state=state, limit=_MAX_LISTED)
+    return {
+        "flows": found["flows"],
+        "limit": _MAX_LISTED,
+        "state": state,
+        "tabs": [
+            (name.capitalize(), with_query({"state": value}) or "?", value == state)
+            for name, value in (("all", None), *((each.value, each.value) for each in FlowState))
+        ],
+    }
+
+
+PAGES = (
+    PageEntry("/flows", "flows.html", Scope.PEEK, _list, menu="Flows"),
+    PageEntry("/flows/{flow}", "flow.html", Scope.PEEK, _show, below="/flows"),
+)

@@ -37,13 +37,20 @@ local function add_nodes(key, number, id, packed)
   end
   local followers, stored = string.match(redis.call('HGET', key, number .. ':t'), '^([%d,]*)(%+?)$')
   local fields, direct, waits, ends = {}, '', '', 0
+  local queues, is_used = cjson.decode(redis.call('HGET', key, 'queues') or '[]'), {}
+  for _, name in ipairs(queues) do
+    is_used[name] = true
+  end
   for other = first, total - 1 do
     local at = 4 * (other - first)
     local begin, after, length, rest = string.match(texts[at + 1], '^(%d* %w+) ([%d,]*) (%d+) (.*)$')
     local links, kept = string.match(texts[at + 2], '^([%d,]*)(%+?)$')
-    local hash = flow.namespace .. ':' .. string.sub(rest, 1, length) .. ':Q'
+    local name = string.sub(rest, 1, length)
+    local hash = flow.namespace .. ':' .. name .. ':Q'
     if not queue(hash) then
       return queue_not_found(hash)
+    elseif not is_used[name] then
+      queues[#queues + 1], is_used[name] = name, true
     end
     links = string.gsub(links, '%d+', shift)
     if after == '' then
@@ -60,7 +67,7 @@ local function add_nodes(key, number, id, packed)
     local place, last = digits(other), #fields
     local before = after == '' and number or string.gsub(after, '%d+', shift)
     fields[last + 1], fields[last + 2] = place .. ':d', begin .. ' ' .. before .. ' ' .. length .. ' '
-      .. string.sub(rest, 1, length) .. body
+      .. name .. body
     fields[last + 3], fields[last + 4] = place .. ':t', links .. kept
     fields[last + 5], fields[last + 6] = place .. ':n', after == '' and '1' or texts[at + 3]
   end
@@ -72,7 +79,7 @@ local function add_nodes(key, number, id, packed)
   end
   variadic('HSET', key, fields)
   redis.call('HSETNX', key, 'declared', digits(first))
-  redis.call('HSET', key, 'nodes', digits(total), number .. ':t', join(followers, direct) .. stored)
+  redis.call('HSET', key, 'queues', cjson.encode(queues), 'nodes', digits(total), number .. ':t', join(followers, direct) .. stored)
   redis.call('HINCRBY', key, 'pending', digits(total - first))
   redis.call('HINCRBY', key, 'unsucceeded', digits(ends - (followers == '' and 1 or 0)))
 end

@@ -65,6 +65,14 @@ local function settle_jobs(hash, zset, fit, places, count, arguments, at, now, r
   end
 end
 
+-- Does so if `is_now`: records of messages that are deleted are written before that, since the node of a flow expires when
+-- its message leaves the queue without an outcome.
+local function settle_jobs_if(is_now, ...)
+  if is_now then
+    settle_jobs(...)
+  end
+end
+
 -- Removes those messages that are to be cancelled from their queue, and from what is to be delivered, in the form of
 -- due_many.lua. Only a message that was received before can be one.
 local function remove_cancelled(tracked, place, hash, zset, due, now)
