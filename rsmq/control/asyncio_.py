@@ -54,14 +54,14 @@ class AsyncWorkers:
 
         Args:
             name: the worker's name.
-            seconds: after how many it receives again by itself, from 0 to 9,999,999.
+            seconds: after how many it receives again by itself, 1 to 9,999,999.
 
         Raises:
             MissingParameter, InvalidFormat: the name is invalid.
             InvalidValue: seconds is out of range.
             WorkerNotFound: no worker of this name is alive.
         """
-        await self._order(name, "pause", seconds=check_duration("seconds", seconds))
+        await self._order(name, "pause", seconds=check_duration("seconds", seconds, 1))
 
     async def resume(self, name: str) -> None:
         """
@@ -88,14 +88,14 @@ class AsyncWorkers:
         Args:
             name: the worker's name.
             concurrency: the number, 1 to 10,000; None is its own again.
-            seconds: after how many it is its own again by itself, from 0 to 9,999,999.
+            seconds: after how many it is its own again by itself, 1 to 9,999,999.
 
         Raises:
             MissingParameter, InvalidFormat: the name is invalid.
             InvalidValue: concurrency or seconds is out of range.
             WorkerNotFound: no worker of this name is alive.
         """
-        check_duration("seconds", seconds)
+        check_duration("seconds", seconds, 1)
         if concurrency is None:
             await self._order(name, "concurrency", seconds=None)
         else:

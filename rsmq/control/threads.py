@@ -55,14 +55,14 @@ class Workers:
 
         Args:
             name: the worker's name.
-            seconds: after how many it receives again by itself, from 0 to 9,999,999.
+            seconds: after how many it receives again by itself, 1 to 9,999,999.
 
         Raises:
             MissingParameter, InvalidFormat: the name is invalid.
             InvalidValue: seconds is out of range.
             WorkerNotFound: no worker of this name is alive.
         """
-        self._order(name, "pause", seconds=check_duration("seconds", seconds))
+        self._order(name, "pause", seconds=check_duration("seconds", seconds, 1))
 
     def resume(self, name: str) -> None:
         """
@@ -89,14 +89,14 @@ class Workers:
         Args:
             name: the worker's name.
             concurrency: the number, 1 to 10,000; None is its own again.
-            seconds: after how many it is its own again by itself, from 0 to 9,999,999.
+            seconds: after how many it is its own again by itself, 1 to 9,999,999.
 
         Raises:
             MissingParameter, InvalidFormat: the name is invalid.
             InvalidValue: concurrency or seconds is out of range.
             WorkerNotFound: no worker of this name is alive.
         """
-        check_duration("seconds", seconds)
+        check_duration("seconds", seconds, 1)
         if concurrency is None:
             self._order(name, "concurrency", seconds=None)
         else:

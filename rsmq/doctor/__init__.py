@@ -13,8 +13,9 @@ All other faults are for a person: ``Finding.remedy`` has the commands.
 ``catalogue.py`` has all faults, and docs/doctor.md shows them as a table.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from rsmq.lazy_exports import export_lazily
 
 if TYPE_CHECKING:
     from rsmq.doctor.examination import examine as examine
@@ -24,20 +25,11 @@ if TYPE_CHECKING:
     from rsmq.doctor.repairer import repair as repair
 else:
     # Imported at their first use: the program's completion needs only the catalogue.
-    _MODULES = {
-        "Finding": "rsmq.doctor.finding",
-        "Repair": "rsmq.doctor.repairer",
-        "Report": "rsmq.doctor.finding",
-        "examine": "rsmq.doctor.examination",
-        "repair": "rsmq.doctor.repairer",
-    }
-    __all__ = list(_MODULES)
-
-    def __getattr__(name: str) -> object:
-        if name not in _MODULES:
-            raise AttributeError(f"module 'rsmq.doctor' has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
-        return value
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *_MODULES})
+    __getattr__, __dir__, __all__ = export_lazily(
+        __name__,
+        Finding="finding",
+        Repair="repairer",
+        Report="finding",
+        examine="examination",
+        repair="repairer",
+    )

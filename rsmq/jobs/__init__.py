@@ -2,8 +2,9 @@
 Tracked messages: what has become of each, and what its handler has returned.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from rsmq.lazy_exports import export_lazily
 
 if TYPE_CHECKING:
     from rsmq.jobs.asyncio_ import AsyncJobHandle as AsyncJobHandle
@@ -14,21 +15,12 @@ if TYPE_CHECKING:
     from rsmq.jobs.threads import JobHandle as JobHandle
 else:
     # Imported at their first use: the modules of handles import others of this package.
-    _MODULES = {
-        "AsyncJobHandle": "rsmq.jobs.asyncio_",
-        "CancelResult": "rsmq.jobs.status",
-        "JobHandle": "rsmq.jobs.threads",
-        "ReportedProgress": "rsmq.jobs.status",
-        "JobState": "rsmq.jobs.status",
-        "JobStatus": "rsmq.jobs.status",
-    }
-    __all__ = list(_MODULES)
-
-    def __getattr__(name: str) -> object:
-        if name not in _MODULES:
-            raise AttributeError(f"module 'rsmq.jobs' has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
-        return value
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *_MODULES})
+    __getattr__, __dir__, __all__ = export_lazily(
+        __name__,
+        AsyncJobHandle="asyncio_",
+        CancelResult="status",
+        JobHandle="threads",
+        ReportedProgress="status",
+        JobState="status",
+        JobStatus="status",
+    )

@@ -230,7 +230,10 @@ class Worker(Configuration[B_co]):
         now, worker_loop = time.monotonic(), self._worker_loop
         state = None if worker_loop is None else worker_loop.state()
         if state is None or state.has_ended:
-            return Health(has_failed=state is not None and state.failure is not None)
+            return Health(
+                has_failed=state is not None and state.failure is not None,
+                is_stopping=state is not None and state.is_stopping,
+            )
         return Health(
             has_failed=state.failure is not None,
             is_running=True,

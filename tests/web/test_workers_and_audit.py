@@ -61,6 +61,8 @@ def test_workers_are_listed_with_the_messages_that_they_have_in_flight(server, n
 async def _give_orders(http, client, id):
     """Give the worker w1 each order, while it runs a message of q."""
     assert (await http("GET", "/workers/w1/running")).json == {"calls": []}
+    missing = await http("GET", "/workers/nope/running")
+    assert (missing.status, missing.json["code"]) == (404, "workerNotFound")
     [call] = (await http("POST", "/workers/w1:running")).json["calls"]
     assert (call["queue"], call["id"], call["kind"], call["attempt"]) == ("q", id, "thread", 1)
     assert call["stack"][0]["file"] == __file__

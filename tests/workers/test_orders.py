@@ -292,6 +292,8 @@ def test_wrong_arguments_are_refused(env):
         workers.resume("a b")
     for call in (
         lambda: workers.pause("w", seconds=-1),
+        lambda: workers.pause("w", seconds=0),
+        lambda: workers.set_concurrency("w", 2, seconds=0.5),
         lambda: workers.set_concurrency("w", 0),
         lambda: workers.set_concurrency("w", 10_001),
         lambda: workers.set_concurrency("w", 2, seconds=10_000_000),

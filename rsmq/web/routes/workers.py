@@ -13,6 +13,7 @@ from rsmq.explain.held import HeldMessage, read_held
 from rsmq.web.fields import SECONDS, Field, Refused, Shape, between
 from rsmq.web.routes.forms import may, read_receipts, show_fields
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+from rsmq.wire.limits import MAX_SECONDS
 from rsmq.wire.orders import RunningCall
 from rsmq.wire.workers import WorkerInfo
 
@@ -107,6 +108,8 @@ async def _ask(call: ApiCall) -> ApiAnswer:
 
 async def _read_report(call: ApiCall) -> ApiAnswer:
     running = await call.queues.run(read_running(call.queues.namespace, call.names["worker"]))
+    if running is None and await _find_worker(call) is None:
+        raise WorkerNotFound(call.names["worker"])
     return _show_calls(call, running or ())
 
 
@@ -143,7 +146,10 @@ async def _read_workers(call: ApiCall) -> list[WorkerInfo]:
 _DONE = ApiAnswer(status=204)
 _STORED = {204: "the order is stored; the worker follows within about a second"}
 _FOR = Field(
-    "seconds", Shape.NUMBER, "After how many it ends by itself; a day by default.", rule=SECONDS
+    "seconds",
+    Shape.NUMBER,
+    "After how many it ends by itself; a day by default.",
+    rule=between(1, MAX_SECONDS),
 )
 _CALLS = (
     Field(

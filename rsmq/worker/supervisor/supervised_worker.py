@@ -130,6 +130,7 @@ class SupervisedWorker:
             "is_ready": health.is_ready,
             "grace": grace,
             "has_reached_limit": self._has_reached_limit,
+            "is_stopping": health.is_stopping,
             "has_handled": numbers.has_outcomes,
             "metrics": self._take_snapshot(),
         }

@@ -64,6 +64,7 @@ class Process:
         key: the name and the process id of the process, or of the last one.
         is_ready: whether it receives messages, by its last report.
         has_reached_limit: whether it ends, or has ended, because of a limit for a process.
+        was_stopped: whether its worker stops, or has stopped, for whatever reason.
         was_ready: whether it, or a predecessor, was ever ready.
         start_at: monotonic seconds at which it is started again; None while it runs.
     """
@@ -84,7 +85,7 @@ class Process:
             grace: seconds that its handlers have to end; None is the worker's own ``grace``.
         """
         self.name = self.key = name
-        self.is_ready = self.was_ready = self.has_reached_limit = False
+        self.is_ready = self.was_ready = self.has_reached_limit = self.was_stopped = False
         self.start_at: float | None = 0.0
         self._command = command
         self._environment = environment
@@ -163,7 +164,7 @@ class Process:
         self._started_at = self._reported_at = time.monotonic()
         self._is_healthy, self.is_ready, self.has_reached_limit = True, False, False
         self.start_at = self._stopped_at = self._reported_grace = None
-        self._has_handled = False
+        self._has_handled = self.was_stopped = False
 
     def stop(self) -> None:
         """Ask the process to stop gracefully; ``check`` kills it if it does not."""
@@ -198,6 +199,7 @@ class Process:
                 self.was_ready = self.was_ready or self.is_ready
                 self.has_reached_limit = received["has_reached_limit"]
                 self._has_handled = received["has_handled"]
+                self.was_stopped = received["is_stopping"]
                 self._reported_grace = received["grace"]
                 if received["metrics"] is not None:
                     report(self.key, received["metrics"])
@@ -361,6 +363,9 @@ class Supervisor:
             self._exit_code = code
             self._stop()
             return
+        if code == 0 and process.was_stopped and not is_restart:
+            is_restart = True
+            _log.info("worker %s was stopped by an order or a signal, and restarts", process.name)
         has_failed = not is_restart or (process.is_futile and not process.is_stopping)
         pause = process.plan_start(has_failed=has_failed)
         if self._metrics is not None:

@@ -291,6 +291,17 @@ def test_process_that_can_not_be_started_is_tried_again(supervisor):
     assert supervisor.stop() == 0
 
 
+def test_process_that_an_order_has_stopped_is_started_again_at_once(supervisor, rsmq):
+    supervisor.start("--name", "w", "--processes", 1)
+    [pid] = supervisor.wait_for(1).values()
+    rsmq.workers.stop("w-0")
+
+    supervisor.wait_for(1, [pid])
+    assert "worker w-0 was stopped by an order or a signal, and restarts" in supervisor.log
+    assert "nothing had asked it to" not in supervisor.log
+    assert supervisor.stop() == 0
+
+
 def test_process_that_ends_unasked_is_started_again_later(supervisor):
     supervisor.write_app("raise SystemExit(0)")
     supervisor.start("--name", "w", "--processes", 1)
