@@ -8,20 +8,12 @@ from __future__ import annotations
 
 import time
 
-from rsmq.vocabulary.stored import STORED_FACTS
+from rsmq.vocabulary.stored import MESSAGE_RECORDS, STORED_FACTS
 from rsmq.wire.ids import NODE_ID_LENGTH
+from tests.send_examples import EXAMPLES
 
 #: The options of a send that store a fact.
-_OPTIONS = {
-    "visible_at": {"delay": 900},
-    "expires": {"expires": 90_000},
-    "max_retries": {"max_retries": 2},
-    "group": {"group": "g"},
-    "limit_key": {"limit_key": "l", "max_running": 2},
-    "unique_key": {"unique_key": "u"},
-    "dedup_id": {"dedup_id": "d", "dedup_window": 9000},
-    "track": {"track": True},
-}
+_OPTIONS = {**EXAMPLES, "visible_at": {"delay": 900}, "dedup_id": EXAMPLES["dedup_window"]}
 _REASON = '5:{"queue":"p","text":"t","exception":null,"traceback":null,"worker":"w","attempts":1}'
 #: The keys whose fields are the ids of messages.
 _BY_ID = {
@@ -32,8 +24,6 @@ _BY_ID = {
 _TO_ID = {"unique_key": "unique", "dedup_id": "dedup", "locks": "locks"}
 #: The fields of the queue's hash, behind the ids.
 _OF_HASH = {"receive_count": b":rc", "first_received": b":fr", "meta": b":meta"}
-#: The ends of records of groups.
-_GROUPS = {"group": b":g", "limit_key": b":\x012:l"}
 #: The receive counts of the messages that were received.
 _COUNT = 3
 
@@ -90,13 +80,16 @@ class FactKeys:
             found = self.raw.hexists(f"{key}:x:{_BY_ID[name]}", id)
         elif name in _TO_ID:
             found = any(each.endswith(id) for each in self.raw.hvals(f"{key}:x:{_TO_ID[name]}"))
-        elif name in _GROUPS:
-            found = (self.raw.hget(f"{key}:x:group_of", id) or b"").endswith(_GROUPS[name])
         elif name == "track":
             found = self.raw.exists(f"{key}:x:job:{id.decode()}") == 1
         elif name == "visible_at":
             found = self.raw.zscore(key, id) > time.time() * 1000 + 300_000
         else:
-            record = self.raw.hget(f"{key}:x:limits", id) or b":"
-            found = bool(record.split(b":")[name == "expires"])
+            record = next(each for each in MESSAGE_RECORDS if name in _names_of(each))
+            stored = record.find(self.raw.hget(f"{key}:x:{record.key}", id) or b"")
+            found = stored is not None and name in record.read(stored.text)
         return found
+
+
+def _names_of(record):
+    return {value.name for value in record.values}

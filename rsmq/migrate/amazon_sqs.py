@@ -23,7 +23,9 @@ from rsmq.codecs.sqs_content import SqsContent, decode_whole
 from rsmq.errors import MissingExtra, NotPossible, RSMQError
 from rsmq.migrate.server import Server
 from rsmq.model import Message
-from rsmq.operations.reading import get_groups
+from rsmq.operations.reading import read_records
+from rsmq.vocabulary.stored import GROUP
+from rsmq.wire.names import decode_name, encode_name
 
 try:
     import boto3
@@ -331,18 +333,16 @@ class ToSqs:
             raise
         return moved
 
-    def _find_groups(self, messages: list[Message[Any]]) -> dict[str, tuple[int, str]]:
-        if not messages or not self._target.is_fifo:
+    def _find_groups(self, messages: list[Message[Any]]) -> dict[str, str]:
+        """Return the group of each message that has one, as it is stored, by its id."""
+        if not self._target.is_fifo:
             return {}
-        rsmq = self._source.rsmq
-        keys = rsmq.namespace.queue(self._queue)
-        ids = [each.id for each in messages]
-        groups: dict[str, tuple[int, str]] = rsmq.run(get_groups(keys, ids))
-        return groups
+        keys = self._source.rsmq.namespace.queue(self._queue)
+        ids = [encode_name(each.id) for each in messages]
+        found = read_records(GROUP, self._source.hmget, keys.zset, keys.hash, ids)
+        return {decode_name(id): decode_name(each.text) for id, each in found.items()}
 
-    def _make_entry(
-        self, message: Message[Any], groups: Mapping[str, tuple[int, str]]
-    ) -> dict[str, Any]:
+    def _make_entry(self, message: Message[Any], groups: Mapping[str, str]) -> dict[str, Any]:
         """
         Return the entry of a message.
 
@@ -372,7 +372,7 @@ class ToSqs:
             trace = {"DataType": "String", "StringValue": content.trace}
             entry["MessageSystemAttributes"] = {_TRACE: trace}
         if self._target.is_fifo:
-            entry["MessageGroupId"] = groups.get(message.id, (0, message.id))[1]
+            entry["MessageGroupId"] = groups.get(message.id, message.id)
             entry["MessageDeduplicationId"] = message.id
         elif content.group:
             entry["MessageGroupId"] = content.group

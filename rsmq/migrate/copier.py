@@ -141,7 +141,7 @@ class Copier:
         else:
             report.note("messages keep coming: run it again when no program sends them there")
         is_complete = report.arrived == 0 and report.missing == 0
-        report.verified = is_complete and not report.without_limits and not report.lost_settings
+        report.verified = is_complete and not report.other_records and not report.lost_settings
         report.arrived, report.before = arrived, before_run
 
     def describe_progress(self) -> str:
@@ -216,9 +216,9 @@ class Copier:
         self._report.consumed += len(copied) - present - len(wrong)
         for id in wrong:
             self._report.note("there is another body under its id", id)
-        for id in target_queue.find_without_limits(self._target, self.keys, copied):
-            self._report.note("its expires and max_retries are not those of the source", id)
-            self._report.without_limits += 1
+        for id, facts in target_queue.find_other_records(self._target, self.keys, copied):
+            self._report.note(f"its {facts} are not those of the source", id)
+            self._report.other_records += 1
         return present
 
     def _open_copy(self, list_digest: bytes = b"") -> tuple[int, bytes]:
@@ -255,7 +255,7 @@ class Copier:
         report = self._report
         report.found = dict.fromkeys(STATES, 0)
         report.arrived = report.consumed = report.left_out = report.missing = report.checksum = 0
-        report.without_limits = 0
+        report.other_records = 0
         for note in report.notes.values():
             if note.number:
                 note.number, note.examples = 0, []

@@ -344,7 +344,6 @@ def _make_incoming(digest: bytes, item: Item, id: str, score: int | None) -> Inc
         score,
         item.receive_count,
         item.first_received_ms,
-        item.group,
-        item.limits,
+        item.records,
     )
     return IncomingMessage(digest, message, item.unique_key)

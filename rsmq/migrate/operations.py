@@ -15,8 +15,8 @@ from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass, on_queue
 from rsmq.operations.restore import RestoredMessage
 from rsmq.operations.scripts import Script, loader_of
+from rsmq.vocabulary.stored import MESSAGE_RECORDS
 from rsmq.wire.keys import QueueKeys
-from rsmq.wire.names import decode_name, encode_name
 
 load = loader_of("migrate")
 
@@ -43,7 +43,7 @@ MOVED, ALREADY_COPIED, CONFLICT = b"1"[0], b"2"[0], b"3"[0]
 #: The outcome of all messages of ``move_from_...`` if another run has changed the watermark.
 CHANGED = b"4"[0]
 
-#: Marks a group in the place of a unique key, and limits behind the group.
+#: Comes before each record in the place of a unique key.
 _MARK = b"\0"
 
 _NO_MESSAGE = (b"", b"", b"", b"", b"")
@@ -60,7 +60,7 @@ class IncomingMessage:
         message: the message as the queue stores it; None if nothing is stored, and the element is
             only removed from the source.
         unique_key: the unique key that the message gets, if it is free; empty for none. A message
-            with a group or limits gets none.
+            with records gets none.
     """
 
     digest: bytes
@@ -70,11 +70,9 @@ class IncomingMessage:
     def row(self) -> tuple[bytes, ...]:
         """Return the arguments for this message, in the order of ``incoming.lua``."""
         message = _NO_MESSAGE if self.message is None else self.message.row()
-        group = encode_name((self.message and self.message.group) or "")
-        limits = (self.message and self.message.limits) or b""
-        label = _MARK + group if group or limits else self.unique_key
-        if limits:
-            label += _MARK + limits
+        records = {} if self.message is None else self.message.records
+        texts = [records.get(each.key, b"") for each in MESSAGE_RECORDS]
+        label = _MARK + _MARK.join(texts).rstrip(_MARK) if any(texts) else self.unique_key
         return self.digest, *message, label
 
 
@@ -403,8 +401,8 @@ def parse_set_aside(id: bytes, value: bytes) -> IncomingMessage:
     score, count, first, digest_and_key, body = value.split(b" ", 4)
     digest, _, quoted = digest_and_key.partition(b":")
     label = unquote_to_bytes(quoted)
-    unique_key, _, rest = label.partition(_MARK) if label.startswith(_MARK) else (label, b"", b"")
-    group, _, limits = rest.partition(_MARK)
+    unique_key, *texts = label.split(_MARK)
+    records = zip(MESSAGE_RECORDS, texts, strict=False)
     return IncomingMessage(
         digest,
         RestoredMessage(
@@ -413,8 +411,7 @@ def parse_set_aside(id: bytes, value: bytes) -> IncomingMessage:
             int(score) if score else None,
             int(count or 0),
             int(first) if first else None,
-            decode_name(group) or None,
-            limits,
+            {record.key: text for record, text in records if text},
         ),
         unique_key,
     )

@@ -21,7 +21,7 @@ ScheduleOutcome: TypeAlias = Literal["added", "present", "other", "failed"]
 
 _MAX_EXAMPLES = 5
 #: The texts of the notes of a report.
-_NOT_IN_JSON = {"without_limits", "lost_settings"}
+_NOT_IN_JSON = {"other_records", "lost_settings"}
 
 
 @dataclass(slots=True)
@@ -61,8 +61,8 @@ class MigrationReport:
         left_out: the number of messages that are not added; the notes say why.
         missing: the number of messages whose id has another body in the target.
         aside: of a verification, the number of messages that are set aside at the source.
-        without_limits: the number of messages in the queue whose ``expires`` and ``max_retries``
-            are not those of the source.
+        other_records: the number of messages in the queue whose groups, or whose ``expires`` and
+            ``max_retries``, are not those of the source.
         lost_settings: whether the source has a ``keep`` or ``expired`` that the queue has not.
         checksum: the sum of the hashes of bodies, in any order: of a copy, of all messages of the
             source that can be copied; of a move, of those that this run moved.
@@ -87,7 +87,7 @@ class MigrationReport:
     left_out: int = 0
     missing: int = 0
     aside: int = 0
-    without_limits: int = 0
+    other_records: int = 0
     lost_settings: bool = False
     checksum: int = 0
     verified: bool = False
@@ -179,7 +179,7 @@ def _lines(report: MigrationReport) -> Iterable[str]:
     yield from _schedule_lines(report)
     yield from _note_lines(report)
     if not report.dry_run:
-        has_lost = report.lost_settings or report.without_limits
+        has_lost = report.lost_settings or report.other_records
         remedy = "see the notes" if has_lost else "run it again"
         verdict = "verified" if report.verified else f"NOT VERIFIED: {remedy}"
         yield (

@@ -117,6 +117,11 @@ class Server:
         """Whether it is a Redis Cluster."""
         return isinstance(self._servers, ServerGroup) and self._servers.service is None
 
+    def hmget(self, key: bytes, fields: Sequence[bytes]) -> list[bytes | None]:
+        """Return fields of a hash."""
+        found: list[bytes | None] = self.call("HMGET", key, *fields)
+        return found
+
     def call(
         self,
         *words: Word,

@@ -5,7 +5,7 @@ The target queue of a migration: created, filled and compared with its source.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -34,11 +34,13 @@ from rsmq.operations.copying import (
     fit_settings,
     read_fields,
 )
+from rsmq.operations.reading import read_records
 from rsmq.operations.restore import restore_totals
 from rsmq.vocabulary.queues import COPIED_ATTRIBUTES, CREATE, POLICY
+from rsmq.vocabulary.stored import MESSAGE_RECORDS, STORED_FACTS
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import DEFAULT_MAXSIZE
-from rsmq.wire.names import encode_name
+from rsmq.wire.names import decode_name, encode_name
 
 #: The settings without which messages expire at another time, or are lost by it.
 _EXPIRY = ("keep", "expired")
@@ -274,24 +276,24 @@ def compare_bodies(
     return present, wrong
 
 
-def find_without_limits(
+def find_other_records(
     target: Server, keys: QueueKeys, messages: Sequence[IncomingMessage]
-) -> list[str]:
-    """Return the ids of messages in the queue that have not the limits of their source."""
-    limited = {
-        each.message.id: each.message.limits
-        for each in messages
-        if each.message is not None and each.message.limits
-    }
-    if not limited:
-        return []
-    present = target.call("HMGET", keys.hash, *limited)
-    stored = target.call("HMGET", keys.limits, *limited)
-    return [
-        id
-        for (id, limits), body, record in zip(limited.items(), present, stored, strict=True)
-        if body is not None and record != limits
-    ]
+) -> Iterator[tuple[str, str]]:
+    """Yield ids of messages in the queue without a record of their source, and its facts."""
+    for record in MESSAGE_RECORDS:
+        expected = {
+            encode_name(each.message.id): each.message.records[record.key]
+            for each in messages
+            if each.message is not None and record.key in each.message.records
+        }
+        if not expected:
+            continue
+        facts = [each.name for each in STORED_FACTS if each.key == record.key]
+        found = read_records(record, target.hmget, keys.zset, keys.hash, [*expected])
+        bodies = target.hmget(keys.hash, [*expected])  # later: a message may be gone since
+        for (id, text), body in zip(expected.items(), bodies, strict=True):
+            if body is not None and (id not in found or found[id].text != text):
+                yield decode_name(id), " and ".join(facts)
 
 
 def list_field(queue: str) -> bytes:

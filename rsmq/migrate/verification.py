@@ -73,7 +73,7 @@ def verify(
         report.arrived
         or report.missing
         or report.aside
-        or report.without_limits
+        or report.other_records
         or report.lost_settings
     )
     report.seconds = time.monotonic() - began

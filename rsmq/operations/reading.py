@@ -4,7 +4,7 @@ Reads of all messages of a queue, in steps: its ids, and its messages by their i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,12 @@ from rsmq.codecs import BYTES
 from rsmq.model import StoredMessage
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, on_queue
-from rsmq.operations.plain import plain_command
 from rsmq.operations.replies import parse_stored_message
 from rsmq.operations.scripts import load
-from rsmq.wire.keys import QueueKeys
-from rsmq.wire.names import decode_name, encode_name
+from rsmq.vocabulary.stored import FoundRecord, MessageRecord
+from rsmq.wire.ids import GROUP_MARK
+from rsmq.wire.keys import QueueKeys, extension_key
+from rsmq.wire.names import decode_name
 
 _MAX_STEP_BYTES = digits(1024 * 1024)
 _VALUES_PER_ID = 4  # in the reply of get_messages.lua
@@ -84,38 +85,26 @@ def get_messages(keys: QueueKeys, ids: Sequence[bytes]) -> Operation[LookupResul
     )
 
 
-def get_limits(keys: QueueKeys, ids: Sequence[str]) -> Operation[dict[str, tuple[str, str]]]:
+def read_records(
+    record: MessageRecord,
+    hmget: Callable[[bytes, Sequence[bytes]], Sequence[bytes | None]],
+    zset: bytes,
+    hash: bytes,
+    ids: Sequence[bytes],
+) -> dict[bytes, FoundRecord]:
     """
-    Read the limits of messages, at most 1,000 ids.
+    Read a record of messages; the result has by id what those have that have it.
 
-    The result has by id its own number of retries, and the Unix ms of its expiry, each empty for
-    none.
+    Args:
+        record: one of ``MESSAGE_RECORDS``.
+        hmget: returns fields of the hash with a key, as HMGET does.
+        zset: the key of the ids of the queue.
+        hash: the key of its bodies.
+        ids: the ids of the messages.
     """
-
-    def parse(reply: list[bytes | None]) -> dict[str, tuple[str, str]]:
-        found = {}
-        for id, record in zip(ids, reply, strict=True):
-            retries, separator, ends = (record or b"").decode(errors="replace").partition(":")
-            if separator and all(not text or text.isdecimal() for text in (retries, ends)):
-                found[id] = retries, ends
-        return found
-
-    return plain_command("HMGET", keys.limits, *map(encode_name, ids), parse=parse)
-
-
-def get_groups(keys: QueueKeys, ids: Sequence[str]) -> Operation[dict[str, tuple[int, str]]]:
-    """
-    Read the groups of messages, at most 1,000 ids.
-
-    The result has by id the Unix ms from which a message may be due, and its group as it is stored.
-    """
-
-    def parse(reply: list[bytes | None]) -> dict[str, tuple[int, str]]:
-        found = {}
-        for id, record in zip(ids, reply, strict=True):
-            due, separator, group = (record or b"").partition(b":")
-            if separator and group and due.isdigit():
-                found[id] = int(due), decode_name(group)
-        return found
-
-    return plain_command("HMGET", keys.group_of, *map(encode_name, ids), parse=parse)
+    asked = [id for id in ids if not record.is_marked or id.endswith(GROUP_MARK)]
+    if not asked or (record.queue_field and hmget(hash, [record.queue_field.encode()])[0] is None):
+        return {}
+    stored = zip(asked, hmget(extension_key(zset, record.key), asked), strict=True)
+    found = ((id, record.find(each or b"")) for id, each in stored)
+    return {id: each for id, each in found if each is not None}

@@ -4,13 +4,14 @@ Operations that put messages back into a queue as they were, and the totals of a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rsmq.model import QueueAttributes
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass, on_queue
 from rsmq.operations.scripts import load
+from rsmq.vocabulary.stored import MESSAGE_RECORDS
 from rsmq.wire.ids import check_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import check_body_size, large_body_size
@@ -27,9 +28,8 @@ class RestoredMessage:
         receive_count: how often it was received; 0 means never.
         first_received_ms: Unix ms of its first receive; None if it was never received, or if the
             time is unknown.
-        group: the group that it gets again; None for none. An import gives it only to an id that
-            ends like those of messages with groups.
-        limits: its own expiry and number of retries, as in ``limits.lua``; empty for none.
+        records: those of ``MESSAGE_RECORDS`` that it gets, by key, none of them empty. It gets a
+            group only if its id ends like those of messages with groups.
     """
 
     id: str
@@ -37,8 +37,7 @@ class RestoredMessage:
     visible_at_ms: int | None
     receive_count: int
     first_received_ms: int | None
-    group: str | None = None
-    limits: bytes = b""
+    records: Mapping[str, bytes] = field(default_factory=dict)
 
     def row(self) -> tuple[bytes, ...]:
         """
@@ -63,32 +62,39 @@ class RestoredMessage:
         )
 
 
-def pair_options(messages: Sequence[RestoredMessage]) -> tuple[list[bytes], list[bytes]]:
-    """Return the groups, then the limits: the id and the group or limits of each that has some."""
-    groups = [(each.id, encode_name(each.group)) for each in messages if each.group]
-    limits = [(each.id, each.limits) for each in messages if each.limits]
-    grouped, limited = (
-        [text for id, value in pairs for text in (encode_name(id), value)]
-        for pairs in (groups, limits)
-    )
-    return grouped, limited
+def pair_records(messages: Iterable[tuple[str, Mapping[str, bytes]]]) -> list[list[bytes]]:
+    """Return a list of ids and records in turn for each of ``MESSAGE_RECORDS``."""
+    found = list(messages)
+    return [
+        [
+            text
+            for id, records in found
+            if record.key in records
+            for text in (encode_name(id), records[record.key])
+        ]
+        for record in MESSAGE_RECORDS
+    ]
+
+
+def _to_arguments(lists: Iterable[Sequence[bytes]]) -> Iterator[bytes]:
+    """Yield lists as ``read_carried`` reads them."""
+    for texts in lists:
+        yield digits(len(texts))
+        yield from texts
 
 
 def restore_messages(
     keys: QueueKeys, messages: Sequence[RestoredMessage], *, largest: int, realtime: bool
 ) -> Operation[int]:
     """Put messages back whose ids are not in the queue; the result is how many were added."""
-    grouped, limited = pair_options(messages)
+    lists = pair_records((each.id, each.records) for each in messages)
     return Operation(
         load("restore_messages"),
         (keys.hash, keys.zset),
         (
             digits(largest),
             keys.channel if realtime else b"",
-            digits(len(grouped)),
-            digits(len(limited)),
-            *grouped,
-            *limited,
+            *_to_arguments(lists),
             *(value for message in messages for value in message.row()),
         ),
         int,
@@ -98,21 +104,19 @@ def restore_messages(
     )
 
 
-def restore_limits(keys: QueueKeys, records: Mapping[bytes, bytes]) -> Operation[int]:
+def restore_records(keys: QueueKeys, records: Mapping[str, Mapping[str, bytes]]) -> Operation[None]:
     """
-    Give messages their limits again, unless they have some.
-
-    The result is how many of the messages in the queue have other limits.
+    Give messages that are in the queue their records again.
 
     Args:
-        records: the limits by id, as in ``limits.lua``.
+        records: those of each message, by its id, as ``RestoredMessage`` has them.
     """
     return on_queue(
         keys,
-        load("restore_limits"),
-        (keys.hash, keys.zset, keys.limits),
-        tuple(text for record in records.items() for text in record),
-        int,
+        load("restore_records"),
+        (keys.hash, keys.zset),
+        tuple(_to_arguments(pair_records(records.items()))),
+        lambda _: None,
     )
 
 

@@ -4,7 +4,7 @@ Export: writes queues and their messages to a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -18,14 +18,12 @@ from rsmq.figures.left_behind import LeftBehind
 from rsmq.model import QueueAttributes, StoredMessage
 from rsmq.operations.copying import read_fields
 from rsmq.operations.plain import plain_command
-from rsmq.operations.reading import LookupResult, get_groups, get_limits, get_messages, scan_ids
+from rsmq.operations.reading import LookupResult, get_messages, read_records, scan_ids
 from rsmq.transfer import lines, records
 from rsmq.transport.retry import is_limited_to_keys
-from rsmq.vocabulary.stored import Carrier
-from rsmq.wire.fields import LIMITED
-from rsmq.wire.ids import may_have_group
+from rsmq.vocabulary.stored import MESSAGE_RECORDS, Carrier, FoundRecord
 from rsmq.wire.keys import QueueKeys
-from rsmq.wire.names import encode_name
+from rsmq.wire.names import decode_name, encode_name
 
 #: The number of ids that are looked up at a time.
 _PAGE_SIZE = 1000
@@ -153,13 +151,9 @@ def _write_messages(
         for looked_up in look_up(rsmq, keys, _read_ids(rsmq, keys)):
             messages = [message for message in looked_up.messages if message is not None]
             left.look_at([encode_name(message.id) for message in messages])
-            groups = _read_groups(rsmq, keys, messages)
-            limits = _read_limits(rsmq, keys, messages)
+            found = _read_records(rsmq, keys, messages)
             for message in messages:
-                record = records.make_message_record(
-                    message, groups.get(message.id), limits.get(message.id)
-                )
-                writer.write(record)
+                writer.write(records.make_message_record(message, found.get(message.id, {})))
             written += len(messages)
             ghosts += looked_up.ghosts
             report_progress(len(messages))
@@ -169,29 +163,27 @@ def _write_messages(
     return ExportedQueue(name, written, ghosts, deleted=False, left_behind=names)
 
 
-def _read_groups(
+def _read_records(
     rsmq: RSMQ, keys: QueueKeys, messages: list[StoredMessage]
-) -> dict[str, tuple[int, str]]:
-    ids = [each.id for each in messages if may_have_group(each.id)]
-    try:
-        return rsmq.run(get_groups(keys, ids)) if ids else {}
-    except ResponseError as error:
-        if not is_limited_to_keys(error):
-            raise
-        return {}  # without the right to the key of groups, messages have none
+) -> dict[str, dict[str, FoundRecord]]:
+    """Return the records of each message that has some, by its id and by their keys."""
 
+    def hmget(key: bytes, fields: Sequence[bytes]) -> Sequence[bytes | None]:
+        found: Sequence[bytes | None] = rsmq.run(plain_command("HMGET", key, *fields))
+        return found
 
-def _read_limits(
-    rsmq: RSMQ, keys: QueueKeys, messages: list[StoredMessage]
-) -> dict[str, tuple[str, str]]:
-    if not messages or not rsmq.run(plain_command("HEXISTS", keys.hash, LIMITED)):
-        return {}
-    try:
-        return rsmq.run(get_limits(keys, [each.id for each in messages]))
-    except ResponseError as error:
-        if not is_limited_to_keys(error):
-            raise
-        return {}  # as for groups
+    ids = [encode_name(each.id) for each in messages]
+    found: dict[str, dict[str, FoundRecord]] = {}
+    for record in MESSAGE_RECORDS:
+        try:
+            of_messages = read_records(record, hmget, keys.zset, keys.hash, ids)
+        except ResponseError as error:
+            if not is_limited_to_keys(error):
+                raise
+            continue  # without the right to the key of the records, messages have none
+        for id, each in of_messages.items():
+            found.setdefault(decode_name(id), {})[record.key] = each
+    return found
 
 
 def _read_ids(rsmq: RSMQ, keys: QueueKeys) -> list[bytes]:

@@ -27,8 +27,8 @@ from rsmq.operations.copying import (
 )
 from rsmq.operations.restore import (
     RestoredMessage,
-    restore_limits,
     restore_messages,
+    restore_records,
     restore_totals,
 )
 from rsmq.operations.send_options import SendOptions
@@ -402,17 +402,16 @@ class _Importer:
             added = len(messages) - (0 if self._new_ids else self._count_present(target, messages))
         elif self._new_ids:
             raws = [message.raw for message in messages]
-            groups = [encode_name(message.group or "") for message in messages]
+            groups = [message.records.get("group_of", b"") for message in messages]
             options = SendOptions({"groups": groups}) if any(groups) else None
             ids = self._rsmq.run_steps(send_raws(keys, raws, largest=0, options=options))
             added = len(ids)
-            limits = {
-                encode_name(id): message.limits
+            others = {
+                id: {key: text for key, text in message.records.items() if key != "group_of"}
                 for id, message in zip(ids, messages, strict=True)
-                if message.limits
             }
-            if limits:
-                self._rsmq.run(restore_limits(keys, limits))
+            if any(others.values()):
+                self._rsmq.run(restore_records(keys, others))
         else:
             added = self._rsmq.run(restore_messages(keys, messages, largest=0, realtime=False))
         target.added += added

@@ -17,12 +17,10 @@ from rsmq.operations.restore import RestoredMessage
 from rsmq.transfer import lines
 from rsmq.vocabulary.queues import QUEUE_ATTRIBUTES, QueueAttribute
 from rsmq.vocabulary.sends import ValueKind
-from rsmq.vocabulary.stored import COPIED_FIELDS
-from rsmq.wire.groups import check_group, make_limit_group, parse_group
-from rsmq.wire.limits import MAX_RECEIVES
+from rsmq.vocabulary.stored import COPIED_FIELDS, MESSAGE_RECORDS, FoundRecord
 from rsmq.wire.names import NOT_ENCODABLE, decode_name, encode_name, is_encodable
 from rsmq.wire.stored import parse_time
-from rsmq.wire.throttle import MAX_RUNNING, encode_throttle
+from rsmq.wire.throttle import encode_throttle
 
 #: The largest number of a record. Redis counts higher, but JavaScript clients can't read larger
 #: integers exactly.
@@ -48,23 +46,18 @@ def _to_json(value: Any) -> Any:
 
 
 def make_message_record(
-    message: StoredMessage,
-    group: tuple[int, str] | None = None,
-    limits: tuple[str, str] | None = None,
+    message: StoredMessage, records: Mapping[str, FoundRecord]
 ) -> dict[str, Any]:
     """
     Return the record of a message, without the fields that the message does not have.
 
     Args:
         message: the message.
-        group: the Unix ms from which it may be due, and its group as it is stored; None if it has
-            none.
-        limits: its own number of retries, and the Unix ms of its expiry, each empty for none; None
-            if it has neither.
+        records: those of ``MESSAGE_RECORDS`` that it has, by key.
     """
     visible_at: float | None = message.visible_at_ms
     if message.state == "held_back":  # its score is a day ahead
-        visible_at = group and group[0]
+        visible_at = records["group_of"].due_ms if "group_of" in records else None
     record: dict[str, Any] = {
         "type": lines.MESSAGE,
         "queue": message.queue,
@@ -77,11 +70,9 @@ def make_message_record(
         record["first_received_ms"] = message.first_received_ms
     if message.sent_ms is not None:
         record["sent_ms"] = message.sent_ms
-    if group is not None:
-        name = parse_group(encode_name(group[1]))
-        record |= {field: each for field, each in name._asdict().items() if each is not None}
-    fields = zip(("max_retries", "expires_at_ms"), limits or (), strict=False)
-    record |= {field: int(value) for field, value in fields if value}
+    for each in MESSAGE_RECORDS:
+        found = each.read(records[each.key].text) if each.key in records else {}
+        record |= {value.field: found[value.name] for value in each.values if value.name in found}
     if message.reason is not None:
         record["reason"] = dataclasses.asdict(message.reason)
     return record
@@ -202,32 +193,29 @@ def parse_message(line: int, record: dict[str, Any]) -> RestoredMessage:
         visible_at_ms=None if visible_at is None else math.floor(visible_at),
         receive_count=int(_parse_number(line, record, "receive_count", low=0) or 0),
         first_received_ms=None if first is None else int(first),
-        group=_parse_group(line, record),
-        limits=_parse_message_limits(line, record),
+        records=_parse_records(line, record),
     )
 
 
-def _parse_message_limits(line: int, record: dict[str, Any]) -> bytes:
-    """Return the limits of a message as they are stored; empty for none."""
-    retries = _parse_number(line, record, "max_retries", low=0, high=MAX_RECEIVES)
-    ends = _parse_number(line, record, "expires_at_ms", low=0, high=_LARGEST_NUMBER)
-    parts = ["" if each is None else str(int(each)) for each in (retries, ends)]
-    return ":".join(parts).encode() if any(parts) else b""
-
-
-def _parse_group(line: int, record: dict[str, Any]) -> str | None:
-    """Return the group of a message as it is stored."""
-    field = next((each for each in ("group", "limit_key") if record.get(each) is not None), None)
-    if field is None:
-        return None
-    name = _parse_text(line, record, field)
-    try:
-        if field == "group":
-            return decode_name(check_group(name))
-        most = _parse_number(line, record, "max_running", low=1)
-        return decode_name(make_limit_group(name, min(int(most or 1), MAX_RUNNING)))
-    except InvalidFormat as error:
-        raise InvalidExport(line, f"has {_describe(record, field)}", hint=error.hint) from None
+def _parse_records(line: int, record: dict[str, Any]) -> dict[str, bytes]:
+    """Return the records of a message as they are stored, by key."""
+    found = {}
+    for each in MESSAGE_RECORDS:
+        fields = {value.name: value.field for value in each.values}
+        values = {
+            value.name: _parse_number(line, record, value.field)
+            if value.kind in _NUMBERS
+            else record.get(value.field)
+            for value in each.values
+        }
+        try:
+            text = each.make(values)
+        except InvalidFormat as error:
+            described = _describe(record, fields[error.argument])
+            raise InvalidExport(line, f"has {described}", hint=error.hint) from None
+        if text:
+            found[each.key] = text
+    return found
 
 
 def _parse_text(line: int, record: dict[str, Any], field: str) -> str:

@@ -8,14 +8,20 @@ walks it with each carrier, and compares the table of the docs with it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any, NamedTuple
 
+from rsmq.errors import InvalidFormat
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS
 from rsmq.vocabulary.sends import ValueKind
 from rsmq.wire.fields import DIVIDED, GROUPED, LIMITED, NAMED, RATED, RESUMED, SQS
+from rsmq.wire.groups import check_group, make_limit_group, parse_group
+from rsmq.wire.limits import MAX_RECEIVES
 from rsmq.wire.sqs_settings import find_obstacle
+from rsmq.wire.throttle import MAX_RUNNING
 
 
 class Carrier(Enum):
@@ -171,6 +177,173 @@ SHOWN_FACTS = (
     ShownFact(
         "max_running", ValueKind.WHOLE_NUMBER,
         "How many messages of the limit key may run at a time.",
+    ),
+)  # fmt: skip
+
+
+#: The largest time of a record. JavaScript clients can't read larger integers exactly.
+_LARGEST_MS = 2**53
+_GROUP = re.compile(rb"(\d{1,17}):([^\0]+)", re.DOTALL)
+_LIMITS = re.compile(rb"\d{1,7}:\d{0,15}|:\d{1,15}")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordValue:
+    """
+    A value of a record.
+
+    Attributes:
+        name: as facts have it.
+        kind: its type; a time is in Unix ms.
+        high: the largest number.
+        low: the smallest number.
+    """
+
+    name: str
+    kind: ValueKind
+    high: int = 0
+    low: int = 0
+
+    @property
+    def column(self) -> str:
+        """The column of Spark."""
+        return f"{self.name}_at" if self.kind is ValueKind.TIME else self.name
+
+    @property
+    def field(self) -> str:
+        """The field of an export."""
+        return f"{self.column}_ms" if self.kind is ValueKind.TIME else self.name
+
+    @property
+    def range(self) -> str:
+        """The range of its numbers, as texts have it."""
+        if self.kind is ValueKind.TIME:
+            return "1970-01-01 or later"
+        return f"{self.low} to {self.high}"
+
+
+class FoundRecord(NamedTuple):
+    """
+    A record that is stored.
+
+    Attributes:
+        text: the record, as carriers pass it on: without bytes of value 0.
+        due_ms: of a message with a group, Unix ms from which it may be due.
+    """
+
+    text: bytes
+    due_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRecord:
+    """
+    A record of messages that comes along with their ids: by an import, a migration, or Spark.
+
+    It is in a hash beside the queue, by the id of the message. ``fragments/carried.lua`` stores it.
+
+    Attributes:
+        key: the attribute of QueueKeys with its key.
+        values: the values that it has, in the order of exports.
+        find: returns what of a stored field is the record; None if it is none.
+        read: returns the values of a record that it has, by name.
+        write: returns the record with values of these names; empty if all are None.
+        queue_field: a field of the queue's hash without which no message has one; "" if there is
+            none.
+        is_marked: whether the id of a message that has one ends with GROUP_MARK.
+    """
+
+    key: str
+    values: tuple[RecordValue, ...]
+    find: Callable[[bytes], FoundRecord | None]
+    read: Callable[[bytes], dict[str, Any]]
+    write: Callable[[Mapping[str, Any]], bytes]
+    queue_field: str = ""
+    is_marked: bool = False
+
+    def make(self, values: Mapping[str, Any]) -> bytes:
+        """
+        Return the record with values; empty if all are None.
+
+        Args:
+            values: texts and numbers by name.
+
+        Raises:
+            InvalidFormat: a value is no text, is out of range, or lacks or excludes another.
+        """
+        for each in self.values:
+            value = values[each.name]
+            if each.kind is ValueKind.LABEL or value is None:
+                continue
+            if not each.low <= value <= each.high:
+                hint = f"{each.column} is {each.range}."
+                raise InvalidFormat(each.name, value=value, hint=hint)
+        return self.write(values)
+
+
+def _find_group(stored: bytes) -> FoundRecord | None:
+    found = _GROUP.fullmatch(stored)
+    return found and FoundRecord(found[2], int(found[1]))
+
+
+def _read_group(text: bytes) -> dict[str, Any]:
+    names = parse_group(text)._asdict().items()
+    return {name: value for name, value in names if value is not None}
+
+
+def _write_group(values: Mapping[str, Any]) -> bytes:
+    group, key, most = values["group"], values["limit_key"], values["max_running"]
+    if key is None:
+        return b"" if group is None else check_group(group)
+    if group is not None:
+        raise InvalidFormat(
+            "group", value=group, hint="A message has a group or a limit_key, not both."
+        )
+    if most is None:
+        hint = f"max_running is 1 to {MAX_RUNNING} beside a limit_key."
+        raise InvalidFormat("max_running", value=most, hint=hint)
+    return make_limit_group(key, int(most))
+
+
+def _find_limits(stored: bytes) -> FoundRecord | None:
+    return FoundRecord(stored) if _LIMITS.fullmatch(stored) else None
+
+
+def _read_limits(text: bytes) -> dict[str, Any]:
+    parts = zip(("max_retries", "expires"), text.split(b":"), strict=True)
+    return {name: int(part) for name, part in parts if part}
+
+
+def _write_limits(values: Mapping[str, Any]) -> bytes:
+    numbers = [values["max_retries"], values["expires"]]
+    parts = [b"" if each is None else b"%d" % int(each) for each in numbers]
+    return b":".join(parts) if any(parts) else b""
+
+
+#: The record of a group, or of a limit key.
+GROUP = MessageRecord(
+    "group_of",
+    (
+        RecordValue("group", ValueKind.LABEL),
+        RecordValue("limit_key", ValueKind.LABEL),
+        RecordValue("max_running", ValueKind.WHOLE_NUMBER, MAX_RUNNING, low=1),
+    ),
+    _find_group,
+    _read_group,
+    _write_group,
+    is_marked=True,
+)
+#: All records, in the order in which the scripts read them.
+MESSAGE_RECORDS: tuple[MessageRecord, ...] = (
+    GROUP,
+    MessageRecord(
+        "limits",
+        (
+            RecordValue("max_retries", ValueKind.WHOLE_NUMBER, MAX_RECEIVES),
+            RecordValue("expires", ValueKind.TIME, _LARGEST_MS),
+        ),
+        _find_limits, _read_limits, _write_limits,
+        queue_field=LIMITED,
     ),
 )  # fmt: skip
 

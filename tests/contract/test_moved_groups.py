@@ -78,7 +78,7 @@ def test_records_of_restored_messages_that_node_has_deleted_remain_few(env, queu
     env.rsmq.create_queue("other")
     for number in range(150):
         [id] = send(env, "other", f"g{number}")
-        message = RestoredMessage(id, b"m", None, 0, None, f"g{number}")
+        message = RestoredMessage(id, b"m", None, 0, None, {"group_of": b"g%d" % number})
         assert env.rsmq.run(restore_messages(keys, [message], largest=1, realtime=False)) == 1
         delete_as_node(env, queue, id)
 

@@ -1,41 +1,22 @@
 """
 The options of a send with each other: a pair does what both do, or is refused and changes nothing.
 
-``OPTIONS`` has the arguments of each option, with those that it needs. The pairs that are refused
+The arguments of each option, with those that it needs, and the pairs that are refused
 follow from the table of options.
 """
 
 from __future__ import annotations
 
 import itertools
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from rsmq import InvalidCombination, InvalidFormat, InvalidValue
 from rsmq.vocabulary.sends import BATCH, SEND_OPTIONS
 from rsmq.wire.ids import NODE_ID_LENGTH
+from tests.send_examples import AT, EXAMPLES
 
-AT = datetime.now(UTC).replace(microsecond=0) + timedelta(days=30)
-
-OPTIONS = {
-    "plain": {},
-    "delay": {"delay": 5},
-    "deliver_at": {"deliver_at": AT},
-    "front": {"front": True},
-    "dedup_id": {"dedup_id": "d"},
-    "dedup_window": {"dedup_id": "d", "dedup_window": 10},
-    "unique_key": {"unique_key": "k"},
-    "replace": {"unique_key": "k", "replace": True},
-    "max_wait": {"unique_key": "k", "replace": True, "delay": 5, "max_wait": 5},
-    "expires": {"expires": 9_000_000},
-    "max_retries": {"max_retries": 2},
-    "track": {"track": True},
-    "group": {"group": "g"},
-    "limit_key": {"limit_key": "l", "max_running": 2},
-    "max_running": {"limit_key": "l", "max_running": 2},
-    "rate": {"limit_key": "l", "rate": "1000000/s"},
-}
+OPTIONS = {"plain": {}, **EXAMPLES}
 TABLE = {each.name: each for each in SEND_OPTIONS}
 
 

@@ -72,7 +72,7 @@ def prepare_deleted(name):
 
 
 def restore(client, moved):
-    rows = [RestoredMessage(id, b"a", 1, 0, None, "a") for id in moved.ids]
+    rows = [RestoredMessage(id, b"a", 1, 0, None, {"group_of": b"a"}) for id in moved.ids]
     keys = moved.namespace.queue(moved.target)
     return client.run(restore_messages(keys, rows, largest=0, realtime=False))
 

@@ -14,7 +14,7 @@ import redis.exceptions as redis_errors
 
 from rsmq import RSMQ
 from rsmq.migrate.operations import IncomingMessage, add_copies
-from rsmq.operations.restore import RestoredMessage, restore_limits
+from rsmq.operations.restore import RestoredMessage, restore_records
 from rsmq.operations.scripts import load, script_names
 from rsmq.push.operations import fan_out
 from rsmq.push.subscribers import Subscribers
@@ -143,8 +143,8 @@ UNCHANGING = {
     "repair_turns": ([Z, "rsmq:q:x:rates", "rsmq:q:x:held_back"], []),
     "replace_ids": ([H, Z], []),
     "replace_lock": (["rsmq:x:lock"], ["other", "run", 99_000]),
-    "restore_limits": ([H, Z, "rsmq:q:x:limits"], [NO_ID, "1:"]),
     "restore_messages": ([H, Z], [1, "", 0, 0, *ROW]),
+    "restore_records": ([H, Z], [0, 2, NO_ID, "1:"]),
     "restore_orphan_bodies": ([H, Z], [NO_ID, ""]),
     "restore_totals": ([H], [0, 0, ""]),
     "unlock_keys": (["rsmq:q:x:locks"], [NO_ID, 1, "key"]),
@@ -362,16 +362,16 @@ def test_a_worker_that_creates_its_queues_drains_them_when_memory_is_full(raw, r
     assert raw.zcard("rsmq:q") == 0
 
 
-@pytest.mark.parametrize("name", ["add_copies", "restore_limits"])
+@pytest.mark.parametrize("name", ["add_copies", "restore_records"])
 def test_limits_of_messages_of_another_queue_are_refused_when_memory_is_full(raw, rsmq, name):
     """The removal of old limits lets Redis accept what follows, so the refusal comes before it."""
     id = rsmq.send_message("q", "m")
     limits = "rsmq:q:x:limits"
-    message = IncomingMessage(b"d", RestoredMessage(NO_ID, b"m", 1, 0, None, None, b"1:"))
+    message = IncomingMessage(b"d", RestoredMessage(NO_ID, b"m", 1, 0, None, {"limits": b"1:"}))
     keys = rsmq.namespace.queue("q")
     operation = {
         "add_copies": add_copies(keys, [message], realtime=False, lifetime=9),
-        "restore_limits": restore_limits(keys, {id.encode(): b"1:"}),
+        "restore_records": restore_records(keys, {id: {"limits": b"1:"}}),
     }[name]
     before = raw.execute_command("DEBUG", "DIGEST")
     fill(raw)

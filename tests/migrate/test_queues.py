@@ -298,6 +298,20 @@ def test_a_copy_without_the_limits_of_its_messages_is_not_verified(other_namespa
         assert note.examples == [id]
 
 
+def test_a_copy_without_the_groups_of_its_messages_is_not_verified(other_namespace, local, raw, ns):
+    other_namespace.rsmq.create_queue("q")
+    id, other, _ = other_namespace.rsmq.send_messages("q", ["a", "b", "c"], groups=["g", "h", None])
+    assert copy(Queues(other_namespace.server), "q", local, "q").verified
+    raw.hset(f"{ns}:q:x:group_of", id, "0:other")
+    raw.hdel(f"{ns}:q:x:group_of", other)
+    for way in (copy, verify):
+        report = way(Queues(other_namespace.server), "q", local, "q")
+        assert not report.verified
+        (note,) = report.notes.values()
+        assert note.text == "its group and limit_key are not those of the source"
+        assert sorted(note.examples) == sorted([id, other])
+
+
 @pytest.mark.parametrize("in_flight", [False, True])
 def test_recent_id_without_a_body_is_left(other_namespace, local, raw, ns, in_flight):
     """Clients such as the Go client store the id first, in a separate step."""

@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
+import rsmq
 from rsmq.migrate import Queues, copy, move
 from rsmq.transfer import export_queues, import_queues
-from rsmq.vocabulary.stored import QUEUE_FIELDS, STORED_FACTS, Carrier
+from rsmq.vocabulary.sends import SEND_OPTIONS, ValueKind
+from rsmq.vocabulary.stored import MESSAGE_RECORDS, QUEUE_FIELDS, STORED_FACTS, Carrier
 from rsmq.wire.keys import Namespace
 from tests.migrate.keyed_server import Server
+from tests.send_examples import EXAMPLES
 from tests.stored_facts import FactKeys
 
 PAGE = Path(__file__).parents[2] / "docs" / "contributing" / "stored-facts.md"
@@ -131,6 +134,27 @@ def test_each_fact_has_a_key_and_each_key_a_fact():
     assert of_facts | others == {
         name for name in keys.__slots__ if getattr(keys, name) in keys.extensions
     }
+
+
+def test_the_scripts_read_the_records_in_the_order_of_the_table():
+    text = (Path(rsmq.__file__).parent / "lua" / "fragments" / "carried.lua").read_text()
+    names = re.search(r"carried_keys\(\)\n  return \{(.*)\}", text)[1]
+    assert re.findall(r"'(\w+)'", names) == [each.key for each in MESSAGE_RECORDS]
+
+
+@pytest.mark.parametrize("record", MESSAGE_RECORDS, ids=lambda record: record.key)
+def test_a_record_has_the_facts_that_the_table_has(record):
+    of_sends = {each.name: each for each in SEND_OPTIONS}
+    for name in (each.name for each in STORED_FACTS if each.key == record.key):
+        values = {each.name: None for each in record.values}
+        assert record.make(values) == b""
+        example = {name: EXAMPLES[name][name] for name in values.keys() & EXAMPLES[name].keys()}
+        text = record.make(values | example)
+        assert record.read(text) == example
+    for value in record.values:
+        option = of_sends[value.name]
+        if option.kind is ValueKind.WHOLE_NUMBER:
+            assert (value.low, value.high) == (option.low, option.high)
 
 
 def test_the_page_has_each_fact_with_each_carrier():

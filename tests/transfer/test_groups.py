@@ -96,3 +96,21 @@ def test_a_group_that_no_send_accepts_is_refused(rsmq, export_bytes, import_byte
 
     with pytest.raises(InvalidExport, match="group"):
         import_bytes("\n".join(lines).encode() + b"\n")
+
+
+@pytest.mark.parametrize(
+    ("fields", "hint"),
+    [
+        ({"group": "g", "limit_key": "k", "max_running": 2}, "not both"),
+        ({"limit_key": "k"}, "max_running is 1 to 1000"),
+        ({"limit_key": "k", "max_running": 1001}, "max_running is 1 to 1000"),
+    ],
+)
+def test_a_group_that_is_not_whole_is_refused(rsmq, export_bytes, import_bytes, fields, hint):
+    rsmq.create_queue("q")
+    rsmq.send_message("q", "m")
+    lines = export_bytes("q").decode().splitlines()
+    lines[2] = json.dumps({**json.loads(lines[2]), **fields})
+
+    with pytest.raises(InvalidExport, match=hint):
+        import_bytes("\n".join(lines).encode() + b"\n")

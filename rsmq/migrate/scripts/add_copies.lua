@@ -21,10 +21,7 @@
 -- @include digits.lua
 -- @include queue.lua
 -- @include variadic.lua
--- @include arriving_groups.lua
--- @include local_groups.lua
--- @include regrouping.lua
--- @include relimiting.lua
+-- @include carried.lua
 -- @include restoring.lua
 -- @include unique.lua
 -- @include copies.lua
@@ -41,7 +38,7 @@ if not is_current_run(copied, hash, run_field, run) then
   return redis.error_reply('RUNREPLACED ' .. copied)
 end
 local has_copies = is_of_queue(copied, hash)
-local outcomes, rows, digests, keyed, groups, records = {}, {}, {}, {}, {}, {}
+local outcomes, rows, digests, keyed, carried = {}, {}, {}, {}, {}
 for at = 7, #messages, 7 do
   local present = redis.call('ZSCORE', zset, messages[at + 1])
   local was_copied = has_copies and redis.call('HEXISTS', copied, messages[at]) == 1
@@ -54,20 +51,18 @@ for at = 7, #messages, 7 do
   local conflict = present and redis.call('HGET', hash, messages[at + 1]) ~= messages[at + 2]
   if not was_copied and not conflict then
     digests[#digests + 1], digests[#digests + 2] = messages[at], ''
-    if not put_group(groups, records, zset, messages[at + 1], messages[at + 6]) then
+    if not split_carried(carried, zset, messages[at + 1], messages[at + 6]) then
       claim_key(keyed, unique, messages[at + 6], messages[at + 1], hash, zset)
     end
   end
   outcomes[#outcomes + 1] = present and '0' or was_copied and '2' or '1'
 end
-require_local_groups_of(zset, groups)
-prepare_limits(hash, zset, records)
+prepare_carried(zset, hash, carried)
 remove_free_keys(unique, keyed, #outcomes, zset)
 local now = server_time_ms()
 local added = restore(hash, zset, rows, 1, digits(now))
-add_limits(hash, zset, records)
 hold_keys(unique, keyed)
-regroup(zset, hash, groups, now)
+store_carried(zset, hash, carried, now)
 if not has_copies then
   reset_copies(copied, hash)
 end

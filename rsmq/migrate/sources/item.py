@@ -91,8 +91,7 @@ class Item:
         is_half: whether it may be part of a send that is not complete: it stays at the source.
         notes: its properties that a queue of RSMQ can't store, in a few words each.
         unique_key: the unique key that it gets; empty for none.
-        group: the group that it gets, if it keeps its id; None for none.
-        limits: its own expiry and number of retries, as RSMQ stores them; empty for none.
+        records: its records by key, as ``RestoredMessage`` has them.
         periodic: the schedule that continues it; None if it is not taken over.
     """
 
@@ -109,8 +108,7 @@ class Item:
     is_half: bool = False
     notes: tuple[str, ...] = ()
     unique_key: bytes = b""
-    group: str | None = None
-    limits: bytes = b""
+    records: Mapping[str, bytes] = field(default_factory=dict)
     periodic: PeriodicMessage | None = None
 
 

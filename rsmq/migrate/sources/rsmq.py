@@ -17,19 +17,17 @@ from rsmq.migrate.sources.item import STATES, Element, Found, Item, ItemState, P
 from rsmq.model import QueueAttributes
 from rsmq.operations.copying import find_unfit, fit_settings, read_fields, read_settings
 from rsmq.operations.plain import parse_scores
+from rsmq.operations.reading import read_records
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, REQUIRED_ATTRIBUTES, read_attributes
-from rsmq.vocabulary.stored import Carrier
-from rsmq.wire.fields import LIMITED, MESSAGE_SUFFIXES
-from rsmq.wire.ids import is_reserved_id, may_have_group, parse_sent_us
+from rsmq.vocabulary.stored import MESSAGE_RECORDS, Carrier
+from rsmq.wire.fields import MESSAGE_SUFFIXES
+from rsmq.wire.ids import is_reserved_id, parse_sent_us
 from rsmq.wire.keys import PrefixKeys, extension_key, job_key
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_integer, parse_number
 
 # The ids that Node can delete; messages with other ids get new ones.
 _NODE_ID = re.compile(r"[a-zA-Z0-9:]{32}")
-
-# A number of retries and the Unix ms of an expiry.
-_LIMITS = re.compile(rb"\d{1,7}:\d{0,15}|:\d{1,15}")
 
 # Some clients store an id first and its body after it. An id without a body may belong to such a
 # send if it became visible less than so long ago, or is hidden.
@@ -184,12 +182,9 @@ class RsmqQueues(KeyedSource):
             for each in elements
             for field in (each.raw, *(each.raw + suffix for suffix in MESSAGE_SUFFIXES))
         ]
-        limited, *stored = (
-            self.server.call("HMGET", place.hash, LIMITED, *fields) if fields else [None]
-        )
+        stored = self.server.call("HMGET", place.hash, *fields) if fields else []
         self.adjust_page_size(len(elements), sum(map(len, filter(None, stored))))
-        groups = self._groups(place, elements)
-        limits = self._limits(place, elements) if limited else {}
+        records, due = self._records(place, elements)
         jobs = self._jobs(place, elements)
         now_ms = self.server.now_us() // 1000
         return [
@@ -197,42 +192,32 @@ class RsmqQueues(KeyedSource):
                 each,
                 stored[at : at + 4],
                 now_ms,
-                groups.get(each.raw),
-                limits.get(each.raw, b""),
+                records.get(each.raw, {}),
+                due.get(each.raw),
                 is_job=each.raw in jobs,
             )
             for each, at in zip(elements, range(0, len(stored), 4), strict=True)
         ]
 
-    def _groups(self, place: Place, elements: list[Element]) -> dict[bytes, tuple[str, int | None]]:
-        """Return by id the group of each message that has one; if held back, also its own time."""
-        ids = [each.raw for each in elements if may_have_group(decode_name(each.raw))]
-        records = (
-            self.server.call("HMGET", extension_key(place.key, "group_of"), *ids) if ids else []
-        )
-        found = {}
-        for id, record in zip(ids, records, strict=True):
-            due, _, group = (record or b"").partition(b":")
-            if group and due.isdigit():
-                found[id] = int(due), group
-        members = [group + b"\0" + id for id, (_, group) in found.items()]
-        held_back = self.server.pipelined(
-            [("ZSCORE", extension_key(place.key, "held_back"), member) for member in members]
-        )
-        return {
-            id: (decode_name(group), None if score is None else due)
-            for (id, (due, group)), score in zip(found.items(), held_back, strict=True)
-        }
-
-    def _limits(self, place: Place, elements: list[Element]) -> dict[bytes, bytes]:
-        """Return by id the limits of each message that has some."""
+    def _records(
+        self, place: Place, elements: list[Element]
+    ) -> tuple[dict[bytes, dict[str, bytes]], dict[bytes, int]]:
+        """Return by id the records of each message, and the own times of those held back."""
         ids = [each.raw for each in elements]
-        records = self.server.call("HMGET", extension_key(place.key, "limits"), *ids)
-        return {
-            id: record
-            for id, record in zip(ids, records, strict=True)
-            if record and _LIMITS.fullmatch(record)
-        }
+        records: dict[bytes, dict[str, bytes]] = {}
+        due: dict[bytes, int] = {}
+        members: dict[bytes, bytes] = {}
+        for record in MESSAGE_RECORDS:
+            found = read_records(record, self.server.hmget, place.key, place.hash, ids)
+            for id, each in found.items():
+                records.setdefault(id, {})[record.key] = each.text
+                if each.due_ms is not None:
+                    due[id], members[id] = each.due_ms, each.text + b"\0" + id
+        held_back = self.server.pipelined(
+            [("ZSCORE", extension_key(place.key, "held_back"), each) for each in members.values()]
+        )
+        places = zip(members, held_back, strict=True)
+        return records, {id: due[id] for id, score in places if score is not None}
 
     def _jobs(self, place: Place, elements: list[Element]) -> set[bytes]:
         """Return the ids of the messages that have a record as a job."""
@@ -248,8 +233,8 @@ class RsmqQueues(KeyedSource):
         element: Element,
         stored: list[bytes | None],
         now_ms: int,
-        grouped: tuple[str, int | None] | None,
-        limits: bytes,
+        records: dict[str, bytes],
+        held_ms: int | None,
         *,
         is_job: bool,
     ) -> Item:
@@ -273,7 +258,6 @@ class RsmqQueues(KeyedSource):
             notes = (*notes, "its record as a job, which belongs to the queue that it was sent to")
         keeps_id = _NODE_ID.fullmatch(id) is not None
         sent_us = parse_sent_us(id, now_ms)
-        group, held_ms = grouped or (None, None)
         return Item(
             element,
             state,
@@ -285,8 +269,7 @@ class RsmqQueues(KeyedSource):
             due_ms=score if held_ms is None or received > 0 else held_ms,
             receive_count=max(received, 0),
             first_received_ms=_parse_first_received(first) if received > 0 else None,
-            group=group,
-            limits=limits,
+            records=records,
             notes=notes if keeps_id else (*notes, "an id that Node can't delete: it got a new one"),
         )
 

@@ -15,7 +15,7 @@ import msgpack
 
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass, on_queue
-from rsmq.operations.restore import RestoredMessage, pair_options
+from rsmq.operations.restore import RestoredMessage, pair_records
 from rsmq.operations.scripts import loader_of
 from rsmq.wire.id_arrays import make_joined_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
@@ -61,7 +61,8 @@ def stage_messages(
     if messages and isinstance(messages[0], RestoredMessage):
         restored = cast("Sequence[RestoredMessage]", messages)
         rows = [value for message in restored for value in message.row()]
-        packed = b"restore", b"", rows, *pair_options(restored)
+        lists = pair_records((each.id, each.records) for each in restored)
+        packed = b"restore", b"", rows, *lists
     else:
         packed = delay, make_joined_suffixes(len(messages)), list(messages)
     # A part is one value in Redis, so the largest body that can be staged is a little smaller than

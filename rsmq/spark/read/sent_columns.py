@@ -5,32 +5,30 @@ The columns of the options that messages were sent with: groups, limit keys, exp
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import DataType, LongType, StringType, TimestampType
 
+from rsmq.operations.reading import read_records
 from rsmq.vocabulary.sends import ValueKind
-from rsmq.vocabulary.stored import SHOWN_FACTS
-from rsmq.wire.fields import LIMITED
-from rsmq.wire.groups import NO_GROUP, parse_group
-from rsmq.wire.ids import GROUP_MARK
-from rsmq.wire.stored import parse_integer
+from rsmq.vocabulary.stored import GROUP, MESSAGE_RECORDS, FoundRecord
 
 if TYPE_CHECKING:  # so that a process imports them only when it reads
     from rsmq.spark.connections import SparkServer
     from rsmq.wire.keys import QueueKeys
 
-#: The columns of a group, or of a limit key.
-GROUP_COLUMNS: dict[str, DataType] = {
-    each.name: StringType() if each.kind is ValueKind.LABEL else LongType() for each in SHOWN_FACTS
-}
-_LIMIT_COLUMNS: dict[str, DataType] = {
-    "expires_at": TimestampType(),
-    "max_retries": LongType(),
+_TYPES: dict[ValueKind, type[DataType]] = {
+    ValueKind.LABEL: StringType,
+    ValueKind.WHOLE_NUMBER: LongType,
+    ValueKind.TIME: TimestampType,
 }
 #: The columns by name; only reads that name them have them.
-SENT_COLUMNS = {**GROUP_COLUMNS, **_LIMIT_COLUMNS}
+SENT_COLUMNS: dict[str, DataType] = {
+    value.column: _TYPES[value.kind]()
+    for record in MESSAGE_RECORDS
+    for value in sorted(record.values, key=lambda value: value.name)
+}
 
 
 def read_sent_columns(
@@ -54,48 +52,32 @@ def read_sent_columns(
     ids = columns["id"]
     if not ids:
         return columns
-    found: dict[str, Any] = {}
-    if not GROUP_COLUMNS.keys().isdisjoint(wanted):
-        records = _read_groups(server, keys, ids)
-        found = dict.fromkeys(GROUP_COLUMNS, [None] * len(ids))
-        if records:
-            names = [parse_group(records[id][1]) if id in records else NO_GROUP for id in ids]
-            found["group"] = [_to_text(name.group) for name in names]
-            found["limit_key"] = [_to_text(name.limit_key) for name in names]
-            found["max_running"] = [name.max_running for name in names]
-        if records and "visible_at" in columns:
-            found["visible_at"] = _read_visible_at(server, keys, columns, records)
-    if not _LIMIT_COLUMNS.keys().isdisjoint(wanted):
-        found |= _read_limits(server, keys, ids)
-    return {**columns, **found}
-
-
-def _read_groups(
-    server: SparkServer, keys: QueueKeys, ids: Sequence[bytes]
-) -> dict[bytes, tuple[int, bytes]]:
-    """Return by id the Unix ms from which a message may be due, and its group as stored."""
-    marked = [id for id in ids if id.endswith(GROUP_MARK)]
-    found = {}
-    if marked:
-        for id, record in zip(marked, server.hmget(keys.group_of, marked), strict=True):
-            due, separator, group = (record or b"").partition(b":")
-            if separator and group and due.isdigit():
-                found[id] = int(due), group
-    return found
+    read: dict[str, Any] = {}
+    for record in MESSAGE_RECORDS:
+        names = {each.column: each.name for each in record.values}
+        if names.keys().isdisjoint(wanted):
+            continue
+        found = read_records(record, server.hmget, keys.zset, keys.hash, ids)
+        values = {id: record.read(each.text) for id, each in found.items()}
+        for column, name in names.items():
+            read[column] = [_to_column(values.get(id, {}).get(name)) for id in ids]
+        if record is GROUP and found and "visible_at" in columns:
+            read["visible_at"] = _read_visible_at(server, keys, columns, found)
+    return {**columns, **read}
 
 
 def _read_visible_at(
     server: SparkServer,
     keys: QueueKeys,
     columns: dict[str, Any],
-    records: dict[bytes, tuple[int, bytes]],
+    records: dict[bytes, FoundRecord],
 ) -> array[float]:
     """Return when messages are visible, or may be due if they are held back, Unix ms."""
-    members = [group + b"\0" + id for id, (_, group) in records.items()]
+    members = [each.text + b"\0" + id for id, each in records.items()]
     places = server.call("ZMSCORE", keys.held_back, *members)
     scores = server.call("ZMSCORE", keys.zset, *records)
     now = {
-        id: float((records[id][0] if place is not None else score) or 0)
+        id: float((records[id].due_ms if place is not None else score) or 0)
         for id, place, score in zip(records, places, scores, strict=True)
     }
     counts = columns.get("receive_count") or [0] * len(columns["id"])
@@ -106,19 +88,6 @@ def _read_visible_at(
     )
 
 
-def _read_limits(server: SparkServer, keys: QueueKeys, ids: Sequence[bytes]) -> dict[str, Any]:
-    ends: list[int | None] = [None] * len(ids)
-    retries: list[int | None] = [None] * len(ids)
-    if server.call("HEXISTS", keys.hash, LIMITED):
-        for place, record in enumerate(server.hmget(keys.limits, ids)):
-            first, _, second = (record or b"").partition(b":")
-            retries[place], ends[place] = (
-                parse_integer(first or None),
-                parse_integer(second or None),
-            )
-    return {"expires_at": ends, "max_retries": retries}
-
-
-def _to_text(name: str | None) -> str | None:
-    """Return a name without lone surrogates, which stand for bytes that are not UTF-8."""
-    return None if name is None else name.encode("utf-8", "replace").decode()
+def _to_column(value: Any) -> Any:
+    """Return a text without lone surrogates, which stand for bytes that are not UTF-8."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value

@@ -3,8 +3,8 @@
 -- KEYS[1] hash     hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset     sorted set  the queue's message ids
 -- KEYS[3] staged   hash        messages by write, batch, attempt and part: {delay, random characters of
---                              the ids, {body ...}}, or {'restore', '', rows as in fragments/restoring.lua, {id,
---                              group, id ...}, {id, limits, id ...}}
+--                              the ids, {body ...}}, or {'restore', '', rows as in fragments/restoring.lua, and for
+--                              each of the records in fragments/carried.lua {id, record, id ...}}
 -- ARGV[1] part     string      the name of the part
 -- ARGV[2] channel  string      where to publish the number of messages; '' = nowhere
 --
@@ -17,7 +17,9 @@
 -- @include id.lua
 -- @include totals.lua
 -- @include variadic.lua
--- @include restoring_whole.lua
+-- @include digits.lua
+-- @include carried.lua
+-- @include restoring.lua
 
 local hash, zset, staged = KEYS[1], KEYS[2], KEYS[3]
 local part, channel = ARGV[1], ARGV[2]
@@ -28,15 +30,22 @@ if not packed then
 elseif packed == '' then
   return 0
 end
-local delay, suffixes, messages, groups, records = unpack(cmsgpack.unpack(packed))
+local parts = cmsgpack.unpack(packed)
+local delay, suffixes, messages = unpack(parts)
 local us = server_time_us()
 local now, number = math.floor(us / 1000), #messages
 if delay == 'restore' then
   if not queue(hash) then
     return queue_not_found(hash)
   end
-  -- an earlier version has stored no groups
-  number = restore_whole(hash, zset, messages, 1, groups or {}, records or {}, now)
+  local records = {}
+  for place, name in ipairs(carried_keys()) do
+    records[name] = parts[3 + place] -- an earlier version has stored fewer
+  end
+  local carried = carried_of(zset, records, false)
+  prepare_carried(zset, hash, carried)
+  number = restore(hash, zset, messages, 1, digits(now))
+  store_carried(zset, hash, carried, now)
 else
   local stored, wait = sendable(hash, 0, delay, now) -- sizes were checked when the part was staged
   if not stored then

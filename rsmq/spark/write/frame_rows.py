@@ -30,12 +30,10 @@ from rsmq.operations.restore import RestoredMessage
 from rsmq.spark.read.sent_columns import SENT_COLUMNS
 from rsmq.spark.write.send_columns import LabelledRow, column_types, to_value
 from rsmq.spark.write.sink_options import SinkOptions
-from rsmq.vocabulary.sends import SendOption
-from rsmq.wire.groups import check_group, make_limit_group
+from rsmq.vocabulary.sends import SendOption, ValueKind
+from rsmq.vocabulary.stored import MESSAGE_RECORDS
 from rsmq.wire.ids import check_id, may_have_group
-from rsmq.wire.limits import MAX_RECEIVES, utf16_length
-from rsmq.wire.names import decode_name
-from rsmq.wire.throttle import MAX_RUNNING
+from rsmq.wire.limits import utf16_length
 
 _RESTORED_COLUMNS = {
     "id": StringType,
@@ -193,8 +191,12 @@ def _build_restored(batch: Any, raws: list[bytes]) -> list[RestoredMessage]:
     def read_times(name: str) -> list[int | None]:
         return read(name, _to_unix_ms)
 
-    groups = zip(*map(read_values, ("group", "limit_key", "max_running")), strict=True)
-    limits = zip(read_values("max_retries"), read_times("expires_at"), strict=True)
+    columns = {
+        value.name: (read_times if value.kind is ValueKind.TIME else read_values)(value.column)
+        for record in MESSAGE_RECORDS
+        for value in record.values
+    }
+    records = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
     return [
         RestoredMessage(
             check_id(id),
@@ -202,60 +204,40 @@ def _build_restored(batch: Any, raws: list[bytes]) -> list[RestoredMessage]:
             visible_at,
             int(count or 0),
             first_received,
-            _make_group(id, *group),
-            _make_limits(id, *limit),
+            _make_records(id, values),
         )
-        for id, raw, visible_at, count, first_received, group, limit in zip(
+        for id, raw, visible_at, count, first_received, values in zip(
             ids,
             raws,
             read_times("visible_at"),
             read_values("receive_count"),
             read_times("first_received"),
-            groups,
-            limits,
+            records,
             strict=True,
         )
     ]
 
 
-def _make_group(
-    id: str, group: str | None, limit_key: str | None, max_running: float | None
-) -> str | None:
+def _make_records(id: str, values: dict[str, Any]) -> dict[str, bytes]:
     """
-    Return the group of a restored message as it is stored.
+    Return the records of a restored message, by key.
 
     Raises:
-        InvalidOption: it is not a group, or the id is not that of a message with a group.
+        InvalidOption: a value is no record, or the id is not that of a message with a group.
     """
-    if group is None and limit_key is None:
-        return None
-    if not may_have_group(id):
-        raise _make_wrong_row(id, "a message with a group or limit_key has an id that ends in Gr")
-    if group is not None and limit_key is not None:
-        raise _make_wrong_row(id, "a message has a group or a limit_key, not both")
-    try:
-        if group is not None:
-            return decode_name(check_group(group))
-        if not 1 <= (max_running or 0) <= MAX_RUNNING:
-            raise _make_wrong_row(id, f"max_running is 1 to {MAX_RUNNING} beside a limit_key")
-        return decode_name(make_limit_group(limit_key, int(max_running or 0)))
-    except InvalidFormat as error:
-        raise _make_wrong_row(id, str(error)) from None
-
-
-def _make_limits(id: str, retries: float | None, ends: int | None) -> bytes:
-    """
-    Return the limits of a restored message as they are stored; empty for none.
-
-    Raises:
-        InvalidOption: a value is out of range.
-    """
-    if retries is not None and not 0 <= retries <= MAX_RECEIVES:
-        raise _make_wrong_row(id, f"max_retries is 0 to {MAX_RECEIVES}")
-    if ends is not None and ends < 0:
-        raise _make_wrong_row(id, "expires_at is 1970-01-01 or later")
-    parts = ["" if each is None else str(int(each)) for each in (retries, ends)]
-    return ":".join(parts).encode() if any(parts) else b""
+    found = {}
+    for record in MESSAGE_RECORDS:
+        try:
+            text = record.make(values)
+        except InvalidFormat as error:
+            raise _make_wrong_row(id, str(error)) from None
+        if text and record.is_marked and not may_have_group(id):
+            raise _make_wrong_row(
+                id, "a message with a group or limit_key has an id that ends in Gr"
+            )
+        if text:
+            found[record.key] = text
+    return found
 
 
 def _make_wrong_row(id: str, rule: str) -> InvalidOption:

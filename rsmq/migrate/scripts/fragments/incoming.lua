@@ -1,19 +1,16 @@
 -- Messages that come from another system. A row is: digest, id, body, score, receive count, time
 -- of the first receive, and unique key or group; those from id to time are as in restoring.lua. The digest
 -- identifies the message at its source. The message gets the unique key, unless it is '' or another
--- message has it. A text that begins with a zero byte has the group and the limits that it gets instead, as in
--- arriving_groups.lua. A row with an empty id has no message to store: the element is only removed from
+-- message has it. A text that begins with a zero byte has the records that it gets instead, as split_carried
+-- reads them. A row with an empty id has no message to store: the element is only removed from
 -- the source.
 --
 -- The watermark of a source is the score and the id of its last message that was added in the order of the
 -- source: the next messages get later ones. It is a field of the hash `copied`. A script that adds messages
 -- stores the watermark behind them, and only if it is still the one that the run has read.
--- @include arriving_groups.lua
+-- @include carried.lua
 -- @include copies.lua
--- @include local_groups.lua
 -- @include queue.lua
--- @include regrouping.lua
--- @include relimiting.lua
 -- @include restoring.lua
 -- @include time_ms.lua
 -- @include unique.lua
@@ -103,20 +100,18 @@ local function store(to, hash, zset, copied, unique, rows, field, after, lifetim
     set_aside(zset, rows, after)
     return 0
   end
-  local keyed, groups, records = {}, {}, {}
+  local keyed, carried = {}, {}
   for at = 1, #rows, 7 do
-    if not put_group(groups, records, zset, rows[at + 1], rows[at + 6]) then
+    if not split_carried(carried, zset, rows[at + 1], rows[at + 6]) then
       claim_key(keyed, unique, rows[at + 6], rows[at + 1], hash, zset)
     end
   end
-  require_local_groups_of(zset, groups)
-  prepare_limits(hash, zset, records)
+  prepare_carried(zset, hash, carried)
   remove_free_keys(unique, keyed, #rows / 7, zset)
   store_watermark(copied, hash, field, after, lifetime)
   local added = add_rows(hash, zset, rows)
-  add_limits(hash, zset, records)
   hold_keys(unique, keyed)
-  regroup(zset, hash, groups, server_time_ms())
+  store_carried(zset, hash, carried, server_time_ms())
   return added
 end
 
