@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
+from rsmq.body_format import headers_of, is_formatted
 from rsmq.errors import InvalidFormat, show, show_type
 
 #: The header of a correlation id.
@@ -71,8 +72,10 @@ def read_headers(raw: bytes) -> dict[str, str]:
     Return the headers of a stored body; empty if it has none.
 
     Args:
-        raw: an envelope, or the body of a task.
+        raw: an envelope, the body of a task, or a body in the form of ``rsmq.body_format``.
     """
+    if is_formatted(raw):
+        return headers_of(raw)
     parsed = _parse_with_headers(raw)
     if parsed is None or not (
         parsed.keys() == ENVELOPE_FIELDS or isinstance(parsed.get("task"), str)

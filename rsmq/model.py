@@ -10,9 +10,8 @@ from enum import Enum
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
-from rsmq.codecs import TEXT, Codec
+from rsmq.codecs import TEXT, Codec, make_not_decodable
 from rsmq.codecs.type_variables import B_co
-from rsmq.errors import BodyNotDecodable
 from rsmq.errors.printable import format_count
 from rsmq.headers import read_headers
 from rsmq.wire.ids import parse_sent_us, parse_tick_ms
@@ -78,7 +77,7 @@ class _MessageFields(Generic[B_co]):
             try:
                 decoded = self._codec.decode(self.raw)
             except Exception as error:
-                raise BodyNotDecodable(self.queue, self.id, self.raw) from error
+                raise make_not_decodable(self.queue, self.id, self.raw, error) from error
             _set_body(self, decoded)
         return self._body
 

@@ -10,9 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from rsmq.codecs.compression import Compressed
 from rsmq.codecs.envelope import EnvelopeCodec
 from rsmq.codecs.formats import BYTES, JSON, MSGPACK, TEXT
-from rsmq.codecs.interface import CannotDecode, CannotEncode, Codec, check_codec
+from rsmq.codecs.interface import (
+    CannotDecode,
+    CannotEncode,
+    Codec,
+    QueueCodec,
+    bind_codec,
+    check_codec,
+    make_not_decodable,
+)
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -25,9 +34,13 @@ __all__ = [
     "CannotDecode",
     "CannotEncode",
     "Codec",
+    "Compressed",
     "EnvelopeCodec",
+    "QueueCodec",
+    "bind_codec",
     "check_codec",
     "dataclass_codec",
+    "make_not_decodable",
     "pydantic_codec",
 ]
 

@@ -8,7 +8,7 @@ import json
 from typing import Any, Generic
 
 from rsmq.codecs.formats import JSON, BytesCodec, JsonCodec, MsgpackCodec, TextCodec
-from rsmq.codecs.interface import CannotDecode, CannotEncode, Codec, check_codec
+from rsmq.codecs.interface import CannotDecode, CannotEncode, Codec, QueueCodec, check_codec
 from rsmq.codecs.type_variables import In_contra, Out_co
 from rsmq.errors import InvalidFormat, show
 from rsmq.headers import current_headers, split_envelope
@@ -41,8 +41,12 @@ class EnvelopeCodec(Generic[In_contra, Out_co]):
                 as a value of JSON. Or TEXT: its body is stored as a string.
 
         Raises:
-            InvalidFormat: codec is not a codec, or is BYTES or MSGPACK, which JSON can't contain.
+            InvalidFormat: codec is not a codec, or is BYTES or MSGPACK, which JSON can't contain;
+                or it compresses or encrypts, as ``Compressed(EnvelopeCodec(JSON))`` does.
         """
+        if isinstance(codec, QueueCodec):
+            hint = "Wrap the other way round, as in Compressed(EnvelopeCodec(JSON))."
+            raise InvalidFormat("codec", value=show(codec), hint=hint)
         if isinstance(codec, BytesCodec | MsgpackCodec):
             hint = "An envelope is JSON: use EnvelopeCodec(JSON) or EnvelopeCodec(TEXT)."
             raise InvalidFormat("codec", value=show(codec), hint=hint)
@@ -50,7 +54,10 @@ class EnvelopeCodec(Generic[In_contra, Out_co]):
 
     def encode(self, body: In_contra) -> str | bytes:
         """Return an envelope with the current headers; without headers the encoded body."""
-        encoded = self._codec.encode(body)
+        return self.envelop(self._codec.encode(body))
+
+    def envelop(self, encoded: str | bytes) -> str | bytes:
+        """Return an envelope with the current headers; without headers the encoded body."""
         raw = encoded.encode() if isinstance(encoded, str) else encoded
         if not isinstance(raw, bytes):
             return encoded  # the send refuses it
@@ -58,6 +65,11 @@ class EnvelopeCodec(Generic[In_contra, Out_co]):
         if not headers and split_envelope(raw) is None:
             return encoded
         return f'{{"headers":{JSON.encode(dict(headers))},"body":{self._to_json(raw)}}}'
+
+    @property
+    def inner(self) -> Codec[In_contra, Out_co]:
+        """The codec of the bodies inside envelopes."""
+        return self._codec
 
     def _to_json(self, raw: bytes) -> str:
         """Return an encoded body as JSON."""

@@ -5,10 +5,14 @@ The interface of codecs, and the errors of this library's codecs.
 from __future__ import annotations
 
 from types import GenericAlias
-from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Generic, Protocol, cast, runtime_checkable
 
+from rsmq.body_format import describe, is_formatted, key_id_of
 from rsmq.codecs.type_variables import In_contra, Out_co
-from rsmq.errors import InvalidFormat, show
+from rsmq.errors import BodyNotDecodable, InvalidFormat, Shown, show
+from rsmq.errors.printable import format_count
+
+_NEEDS_QUEUE = "Pass it to a client, or use its for_queue(b'NAMESPACE:QUEUE')."
 
 
 @runtime_checkable
@@ -39,6 +43,39 @@ class Codec(Protocol[In_contra, Out_co]):
         """
 
 
+class QueueCodec(Generic[In_contra, Out_co]):
+    """
+    The base class of codecs whose bodies may depend on the queue, such as ``Encrypted``.
+
+    Clients, workers and schedules call ``for_queue``, and use the codec that it returns. They look
+    for this class once in a call, not for each message.
+    """
+
+    __slots__ = ()
+
+    def for_queue(self, place: bytes) -> Codec[In_contra, Out_co]:
+        """
+        Return the codec of the bodies of one queue.
+
+        Args:
+            place: the namespace and the name of the queue, as in ``b"rsmq:orders"``.
+        """
+        raise NotImplementedError
+
+    def encode(self, body: In_contra) -> str | bytes:
+        """Raise CannotEncode: the queue is not known."""
+        raise CannotEncode(self, body, _NEEDS_QUEUE)
+
+    def decode(self, raw: bytes) -> Out_co:  # noqa: ARG002
+        """Raise CannotDecode: the queue is not known."""
+        raise CannotDecode(f"{self!r} needs the queue of the body", _NEEDS_QUEUE)
+
+
+def bind_codec(codec: Codec, place: bytes) -> Codec:
+    """Return the codec of the bodies of one queue, with ``place`` as ``for_queue`` has it."""
+    return codec.for_queue(place) if isinstance(codec, QueueCodec) else codec
+
+
 class CannotEncode(TypeError):
     """
     A codec of this library can't encode a body; the text does not contain the body.
@@ -53,7 +90,31 @@ class CannotEncode(TypeError):
 
 
 class CannotDecode(ValueError):
-    """A codec of this library can't decode a body; the text does not contain the body."""
+    """
+    A codec of this library can't decode a body; the text does not contain the body.
+
+    Attributes:
+        hint: the remedy; empty if there is none.
+    """
+
+    def __init__(self, text: str, hint: str = "") -> None:
+        super().__init__(text)
+        self.hint = hint
+
+
+def make_not_decodable(queue: str, id: str, raw: bytes, error: BaseException) -> BodyNotDecodable:
+    """Return the error of a body that a codec can't decode, for its own error as the cause."""
+    hint = None
+    if isinstance(error, CannotDecode) and error.hint:
+        hint = f"{error}. {error.hint}"
+    elif is_formatted(raw):
+        hint = f"The body is {describe(raw)}. Receive it with the codec of its sender."
+    found = BodyNotDecodable(queue, id, raw, hint=hint)
+    if is_formatted(raw):
+        found.value = Shown(f"a body of {format_count(len(raw), 'byte')}")
+        found.key_id = key_id_of(raw)
+    found.__cause__ = error
+    return found
 
 
 def check_codec(codec: object) -> Codec:

@@ -345,19 +345,28 @@ class BodyNotDecodable(RSMQError):
         queue: the name of the queue.
         id: the id of the message.
         raw: the body as the bytes that are stored in Redis.
+        key_id: the id of the key with which the body is encrypted; None if it is not.
     """
 
     code = "bodyNotDecodable"
 
-    def __init__(self, queue: str, id: str, raw: bytes) -> None:
+    def __init__(
+        self,
+        queue: str,
+        id: str,
+        raw: bytes,
+        *,
+        hint: str | None = None,
+    ) -> None:
         super().__init__(
             f"The codec can't decode the body of message {id} in queue {show(queue)}",
             value=show(raw),
-            hint="message.raw has the bytes; codec=BYTES receives any body.",
+            hint=hint or "message.raw has the bytes; codec=BYTES receives any body.",
         )
         self.queue = queue
         self.id = id
         self.raw = raw
+        self.key_id: str | None = None
 
 
 class ClientClosed(RSMQError):

@@ -193,7 +193,7 @@ class _Receive:
                 may_exceed,
                 b"1" if self.extends else b"",
             ),
-            self.make_parse(names),
+            self.make_parse(queues),
             RetryClass.ONCE,
             names,
             undo=self.undo,
@@ -206,9 +206,9 @@ class _Receive:
             repeat=lambda: self.step(queues, limits),
         )
 
-    def make_parse(self, names: tuple[str, ...]) -> Callable[[Any], ReceivedMessages]:
+    def make_parse(self, queues: list[QueueKeys]) -> Callable[[Any], ReceivedMessages]:
         """Return the parser of the reply."""
-        return lambda reply: parse_received(names, self.codec, reply)
+        return lambda reply: parse_received(queues, self.codec, reply)
 
     def undo(self, messages: list[Message]) -> Operation[list[str]] | None:
         return release_messages(self.namespace, messages, None) if messages else None
@@ -225,13 +225,13 @@ class _LeasedReceive(_Receive):
 
     lease_ends: dict[str, float] = field(default_factory=dict)
 
-    def make_parse(self, names: tuple[str, ...]) -> Callable[[Any], ReceivedMessages]:
-        started = monotonic()
+    def make_parse(self, queues: list[QueueKeys]) -> Callable[[Any], ReceivedMessages]:
+        started, names = monotonic(), _names(queues)
 
         def parse(reply: Any) -> ReceivedMessages:
             leases = parse_leases(names, reply)
             self.lease_ends.update((name, started + seconds) for name, seconds in leases.items())
-            return parse_received(names, self.codec, reply)
+            return parse_received(queues, self.codec, reply)
 
         return parse
 
@@ -256,7 +256,7 @@ def pop_messages(
             load("pop_messages"),
             _hash_and_zset_keys(queues),
             (max_messages, max_bytes, queues[0].namespace, may_exceed),
-            lambda reply: parse_messages(names, codec, reply),
+            lambda reply: parse_messages(queues, codec, reply),
             RetryClass.NEVER,
             names,
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from rsmq.codecs import Codec
+from rsmq.codecs import Codec, bind_codec
 from rsmq.errors import InvalidFormat
 from rsmq.model import MessageCounts, QueueAttributes, State, StoredMessage
 from rsmq.operations.arguments import digits
@@ -110,13 +110,14 @@ def _parse_stored(keys: QueueKeys, codec: Codec, reply: tuple[Any, ...]) -> list
     """Return the messages in the reply of a step, without ids that have no body."""
     values, reasons, errors, now, vt = reply
     found = []
+    bound = bind_codec(codec, keys.zset)
     for at in range(0, len(values), _VALUES_PER_MESSAGE):
         raw_id, raw, count, first, score = values[at : at + _VALUES_PER_MESSAGE]
         reason = reasons[at // _VALUES_PER_MESSAGE] if reasons else None
         id = decode_name(raw_id)
         error = errors[at // _VALUES_PER_MESSAGE]
         stored = (raw, count or None, first or None, score, now, vt, reason, error)
-        message = parse_stored_message(keys.name, id, codec, stored)
+        message = parse_stored_message(keys.name, id, bound, stored)
         if message is not None:
             found.append(message)
     return found

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
-from rsmq.codecs import Codec
+from rsmq.codecs import Codec, QueueCodec, bind_codec
 from rsmq.errors import InvalidFormat, show
 from rsmq.model import Message, StoredMessage
 from rsmq.operations.arguments import digits, encode_body, encode_vt, resolve_message
@@ -56,6 +56,8 @@ def send_message(  # noqa: PLR0917 - as the next comment
     """
     keys = namespace.queue(qname)
     delay, checked = _NOT_DELAYED if not options else check_send(options)
+    if isinstance(codec, QueueCodec):
+        codec = codec.for_queue(keys.zset)
     raw, size = encode_body(body, codec)
     channel = keys.channel if realtime else b""
     if checked is not None:
@@ -107,6 +109,7 @@ def _receive_message(
 ) -> Operation[Message | None]:
     keys = namespace.queue(qname)
     encoded_vt = encode_vt(vt)
+    bound = bind_codec(codec, keys.zset)
 
     def undo(message: Message | None) -> Operation[list[str]] | None:
         return release_messages(namespace, [message], None) if message else None
@@ -115,7 +118,7 @@ def _receive_message(
         load("receive_message"),
         (keys.hash, keys.zset),
         (encoded_vt, keys.namespace),
-        lambda reply: parse_message(keys.name, codec, reply),
+        lambda reply: parse_message(keys.name, bound, reply),
         RetryClass.ONCE,
         (keys.name,),
         undo=undo,
@@ -148,11 +151,12 @@ def _pop_message(
     codec: Codec,
 ) -> Operation[Message | None]:
     keys = namespace.queue(qname)
+    bound = bind_codec(codec, keys.zset)
     operation: Operation[Message | None] = Operation(
         load("pop_message"),
         (keys.hash, keys.zset),
         (keys.namespace,),
-        lambda reply: parse_message(keys.name, codec, reply),
+        lambda reply: parse_message(keys.name, bound, reply),
         _NEVER,
         (keys.name,),
     )
@@ -231,9 +235,10 @@ def get_part(
 ) -> Operation[tuple[StoredMessage, int] | None]:
     """Return a message with at most so many bytes of its body, and the bytes of the whole body."""
     keys = namespace.queue(qname)
+    bound = bind_codec(codec, keys.zset)
 
     def parse(reply: Any) -> tuple[StoredMessage, int] | None:
-        found = reply and parse_stored_message(keys.name, id, codec, reply[:-1])
+        found = reply and parse_stored_message(keys.name, id, bound, reply[:-1])
         return None if found is None else (found, reply[-1])
 
     return Operation(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rsmq.codecs import Codec
+from rsmq.codecs import Codec, bind_codec
 from rsmq.model import Message
 from rsmq.operations.arguments import digits, encode_vt
 from rsmq.operations.batches import release_messages, release_receipts
@@ -42,7 +42,9 @@ def recover_messages(
     checked_max = check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
     encoded_idle = digits(to_milliseconds("idle", idle))
     encoded_vt = encode_vt(vt)
-    return _recover(namespace, keys, checked_max, (encoded_idle, encoded_vt), codec, losses=losses)
+    times = (encoded_idle, encoded_vt)
+    bound = bind_codec(codec, keys.zset)
+    return _recover(namespace, keys, checked_max, times, bound, losses=losses)
 
 
 def _recover(

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from rsmq.codecs import Codec
+from rsmq.codecs import Codec, bind_codec
 from rsmq.model import (
     DeadLetterReason,
     Message,
@@ -20,6 +20,7 @@ from rsmq.model import (
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, read_attributes
 from rsmq.wire.groups import NO_GROUP, parse_group
 from rsmq.wire.ids import parse_sent_us
+from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import decode_names
 from rsmq.wire.stored import parse_integer, parse_seconds
 from rsmq.wire.throttle import NO_LIMITS, Limit, parse_limit
@@ -72,15 +73,16 @@ class ReceivedMessages(list[Message]):
         self.limits = limits
 
 
-def parse_messages(queues: Iterable[str], codec: Codec, reply: Any) -> ReceivedMessages:
+def parse_messages(queues: Iterable[QueueKeys], codec: Codec, reply: Any) -> ReceivedMessages:
     """Return the messages in the reply of a pop of many, queue by queue."""
     values = iter(reply)
     now, more = int(next(values)), next(values)
     messages: list[Message] = []
-    for qname, bodies, repeated in zip(queues, values, values, strict=True):
+    for keys, bodies, repeated in zip(queues, values, values, strict=True):
+        qname, bound = keys.name, bind_codec(codec, keys.zset)
         ids = decode_names(bodies[::2])
         of_queue = [
-            make_received_message(qname, id, raw, 1, now, codec)
+            make_received_message(qname, id, raw, 1, now, bound)
             for id, raw in zip(ids, bodies[1::2], strict=True)
         ]
         for position, count, first in zip(
@@ -88,7 +90,7 @@ def parse_messages(queues: Iterable[str], codec: Codec, reply: Any) -> ReceivedM
         ):
             message = of_queue[position - 1]
             of_queue[position - 1] = make_received_message(
-                qname, ids[position - 1], message.raw, count, parse_integer(first), codec
+                qname, ids[position - 1], message.raw, count, parse_integer(first), bound
             )
         messages += of_queue
     if isinstance(more, list):
@@ -97,7 +99,7 @@ def parse_messages(queues: Iterable[str], codec: Codec, reply: Any) -> ReceivedM
     return ReceivedMessages(messages, has_more=bool(more))
 
 
-def parse_received(queues: Iterable[str], codec: Codec, reply: Any) -> ReceivedMessages:
+def parse_received(queues: Iterable[QueueKeys], codec: Codec, reply: Any) -> ReceivedMessages:
     """Return the messages in the reply of a receive of many, queue by queue."""
     now, has_more, _, *messages = reply
     return parse_messages(queues, codec, (now, has_more, *messages))

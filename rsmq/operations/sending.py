@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
 
-from rsmq.codecs import Codec
+from rsmq.body_format import add_origin
+from rsmq.codecs import Codec, QueueCodec, bind_codec
 from rsmq.errors import InvalidValue
 from rsmq.operations.arguments import check_batch, digits, encode_body, resolve_queues
 from rsmq.operations.confirmation import Confirm
@@ -63,7 +64,8 @@ def send_messages(
     keys = namespace.queue(qname)
     found = check_batch("bodies", bodies)
     delay, checked = check_send(options, BATCH, len(found))
-    encoded = [encode_body(body, codec) for body in found]
+    bound = bind_codec(codec, keys.zset)
+    encoded = [encode_body(body, bound) for body in found]
     raws = [raw for raw, _ in encoded]
     total = sum(map(len, raws))
     if total > MAX_BATCH_BYTES:
@@ -109,7 +111,12 @@ def publish(
     queues = resolve_queues(namespace, qnames)
     delay, checked = check_send(options, PUBLISH)
     packed = b"" if checked is None else checked.pack()
-    raw, size = encode_body(body, codec)
+    if isinstance(codec, QueueCodec) and queues:  # one body for all, with the queue it is made for
+        raw, size = encode_body(body, codec.for_queue(queues[0].zset))
+        size += len(with_origin := add_origin(raw, queues[0].zset)) - len(raw)
+        raw = with_origin
+    else:
+        raw, size = encode_body(body, codec)
     messages = (
         part for keys in queues for part in (make_id_suffix(), keys.channel if realtime else b"")
     )

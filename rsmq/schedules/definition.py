@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, cast, get_args
 
-from rsmq.codecs import Codec, check_codec
+from rsmq.codecs import Codec, bind_codec, check_codec
 from rsmq.codecs.body_fields import body_fields
 from rsmq.errors import InvalidFormat, InvalidValue, MissingParameter, RSMQError, show
 from rsmq.operations.arguments import encode_body
@@ -221,7 +221,7 @@ def make_definition(
     """
     check_schedule_name(name)
     own: dict[str, Any] = {key: arguments.get(key, default) for key, default in _DEFAULTS.items()}
-    namespace.queue(own["queue"])
+    keys = namespace.queue(own["queue"])
     cron, every, missed, version = own["cron"], own["every"], own["missed"], own["version"]
     if (cron is None) == (every is None):
         raise InvalidFormat(
@@ -235,7 +235,8 @@ def make_definition(
     zone = find_zone(zone_name)
     if missed not in get_args(Missed):
         raise InvalidFormat("missed", value=show(missed), hint="It is 'skip', 'once' or 'all'.")
-    raw, size = _encode_body(own["body"], codec if own["codec"] is None else own["codec"])
+    chosen = codec if own["codec"] is None else check_codec(own["codec"])
+    raw, size = _encode_body(own["body"], bind_codec(chosen, keys.zset))
     if own["tick_field"] is not None:
         _check_tick_field(own["tick_field"], raw)
     options = {key: value for key, value in arguments.items() if key not in _DEFAULTS}
@@ -260,7 +261,7 @@ def make_definition(
 
 
 def _encode_body(body: object, codec: Codec) -> tuple[bytes, int]:
-    raw, size = encode_body(body, check_codec(codec))
+    raw, size = encode_body(body, codec)
     if len(raw) > MAX_BODY_BYTES:
         raise InvalidValue(
             "the bytes of body",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rsmq.codecs import Codec
+from rsmq.codecs import Codec, bind_codec
 from rsmq.model import DeadLetterReason, State, StoredMessage
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
@@ -146,12 +146,13 @@ def search_step(
     def parse(reply: Any) -> SearchStep:
         score, last, skip, now, vt, scanned, values, reasons, errors = reply
         candidates = []
+        bound = bind_codec(codec, keys.zset)
         for number, at in enumerate(range(0, len(values), _VALUES_PER_MESSAGE)):
             raw_id, raw, size, rc, first, place = values[at : at + _VALUES_PER_MESSAGE]
             reason = reasons[number] if reasons else None
             id = decode_name(raw_id)
             stored = (raw, rc or None, first or None, place, now, vt, reason, errors[number])
-            message = parse_stored_message(keys.name, id, codec, stored)
+            message = parse_stored_message(keys.name, id, bound, stored)
             if message is not None:
                 behind = SearchPosition(place.decode(), id)
                 us = parse_sent_us(id, int(now))

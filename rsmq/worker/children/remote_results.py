@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rsmq.errors import BodyNotDecodable
+from rsmq.codecs import make_not_decodable
 from rsmq.worker.failure import HandlerFailure
 from rsmq.worker.outcome import RemoteError
 from rsmq.worker.state.calls import Lease
@@ -39,9 +39,9 @@ def restore_error(described: Mapping[str, Any], queue: str, lease: Lease) -> Bas
     kind, name, text = described["kind"], described["name"], described["text"]
     error: BaseException
     if kind == "not_decodable":
-        error = BodyNotDecodable(queue, lease.id, lease.raw)
-        error.__cause__ = RemoteError.create(name, text, is_final=False)
-        add_origin(error.__cause__, described["traceback"], ())
+        cause = RemoteError.create(name, text, is_final=False)
+        add_origin(cause, described["traceback"], ())
+        error = make_not_decodable(queue, lease.id, lease.raw, cause)
         add_origin(error, "", described["notes"])
         return error
     error = make_error(kind, name, text, after=described["after"], is_final=described["is_final"])

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
-from rsmq.errors import BodyNotDecodable
+from rsmq.codecs import make_not_decodable
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.forked_copy import OwnProcess
 from rsmq.worker.middleware import Hooks
@@ -150,7 +150,7 @@ class Invoker:
         except (HandlerTimedOut, HandlerStopped):  # in a child process, during a slow decoding
             raise
         except BaseException as error:
-            raise BodyNotDecodable(lane.name, lease.id, lease.raw) from error
+            raise make_not_decodable(lane.name, lease.id, lease.raw, error) from error
         handlers = lane.listener.handlers
         if handlers.is_group:
             return self._prepare_group(job, body, deliveries)  # type: ignore[arg-type]
@@ -226,9 +226,7 @@ class Invoker:
             except (HandlerTimedOut, HandlerStopped):  # of the whole call, in a child process
                 raise
             except BaseException as error:  # noqa: BLE001 - only this message fails
-                failure = BodyNotDecodable(lane.name, lease.id, lease.raw)
-                failure.__cause__ = error
-                lease.fail(failure)
+                lease.fail(make_not_decodable(lane.name, lease.id, lease.raw, error))
                 continue
             message = lease.to_delivery(lane.name, lane.codec)
             deliveries.append(message)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, TypeAlias
 
-from rsmq.codecs import Codec
+from rsmq.codecs import Codec, bind_codec
 from rsmq.model import QueueAttributes
 from rsmq.wire.keys import QueueKeys
 from rsmq.worker.listener import MIN_VT_SECONDS, Listener
@@ -148,6 +148,7 @@ class Lane:
     _longest_before: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
+        self.codec = bind_codec(self.codec, self.keys.zset)
         self.limit_now = self.limit
         self.reserved = min(self.listener.reserved, self.limit)
         self.main = self

@@ -1,0 +1,108 @@
+"""The text form of bodies with steps: what is written is read, and nothing else is."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rsmq.body_format import (
+    BodyStep,
+    FormatError,
+    FormattedBody,
+    add_origin,
+    describe,
+    headers_of,
+    is_formatted,
+    key_id_of,
+    parse_body,
+)
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+steps = st.builds(
+    BodyStep,
+    st.text("abcdefghijklmnopqrstuvwxyz0123456789_-", min_size=1, max_size=12),
+    st.lists(text, max_size=3).filter(lambda found: found != [""]).map(tuple),
+)
+bodies = st.builds(
+    FormattedBody,
+    st.lists(steps, max_size=4).map(tuple),
+    st.binary(max_size=200),
+    st.none() | st.binary(min_size=1, max_size=30),
+    st.dictionaries(text, text, max_size=3),
+)
+
+
+@given(bodies)
+def test_a_body_is_read_as_it_was_written(body):
+    written = body.format()
+
+    assert written.isascii()
+    assert is_formatted(written.encode())
+    assert parse_body(written.encode()) == body
+    assert headers_of(written.encode()) == body.headers
+
+
+@given(bodies, st.binary(min_size=1, max_size=30), st.binary(max_size=10))
+def test_an_origin_is_added_once(body, origin, other):
+    raw = body.format().encode()
+    moved = add_origin(raw, origin)
+
+    expected = body.origin or origin
+    assert parse_body(moved) == FormattedBody(body.steps, body.payload, expected, body.headers)
+    assert add_origin(moved, b"rsmq:elsewhere") == moved
+    assert add_origin(other, origin) == other
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_behind_the_prefix_are_read_or_refused(rest):
+    for raw in (b"rsmq-body/" + rest, b"rsmq-body/1:" + rest):
+        with contextlib.suppress(FormatError):
+            parse_body(raw)
+        assert describe(raw)
+        assert add_origin(raw, b"rsmq:orders").startswith(b"rsmq-body/")
+        headers_of(raw)
+        key_id_of(raw)
+
+
+def test_the_form_is_this_text():
+    steps = (BodyStep("zstd", ("10240",)), BodyStep("aes256gcm", ("k2",)))
+    body = FormattedBody(steps, b"\0\1\2", b"rsmq:orders", {"a": "b"})
+
+    assert body.format() == (
+        "rsmq-body/1:zstd=10240,aes256gcm=k2:"
+        "from=rsmq%3Aorders;headers=%7B%22a%22%3A%22b%22%7D:AAEC"
+    )
+    assert describe(body.format().encode()) == (
+        "compressed (zstd, 10240 bytes) and encrypted (key k2)"
+    )
+    assert key_id_of(body.format().encode()) == "k2"
+    assert describe(b"{}") == ""
+    assert key_id_of(b"{}") is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"rsmq-body/2:x::", "The body has version 2 of the format of bodies"),
+        (b"rsmq-body/:x::", "The body begins as one in the format of bodies, and is damaged"),
+        (b"rsmq-body/1:zlib", "The body begins as one in the format of bodies, and is damaged"),
+        (b"rsmq-body/1:::AAE", "The payload of the body is not base64"),
+        (b"rsmq-body/1:::AA\nEC", "The payload of the body is not base64"),
+        (b"rsmq-body/1::headers=x:", "The headers of the body are damaged"),
+        (b"rsmq-body/1::headers=%5B%5D:", "The headers of the body are damaged"),
+        (b"rsmq-body/1:zlib=%ff::", "The format of the body is damaged"),
+    ],
+)
+def test_a_damaged_body_is_named(raw, text):
+    with pytest.raises(FormatError) as caught:
+        parse_body(raw)
+    assert str(caught.value) == text
+
+
+def test_a_newer_version_names_the_remedy():
+    with pytest.raises(FormatError) as caught:
+        parse_body(b"rsmq-body/12:x::")
+    assert caught.value.hint == "Update rsmq: this version reads version 1."
