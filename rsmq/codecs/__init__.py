@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from rsmq.codecs.compression import Compressed
+from rsmq.codecs.encryption import Encrypted
 from rsmq.codecs.envelope import EnvelopeCodec
 from rsmq.codecs.formats import BYTES, JSON, MSGPACK, TEXT
 from rsmq.codecs.interface import (
@@ -35,6 +36,7 @@ __all__ = [
     "CannotEncode",
     "Codec",
     "Compressed",
+    "Encrypted",
     "EnvelopeCodec",
     "QueueCodec",
     "bind_codec",

@@ -23,6 +23,7 @@
 -- @include local_groups.lua
 -- @include grouping.lua
 -- @include redriving.lua
+-- @include origin.lua
 -- @include due.lua
 -- @include full.lua
 -- @include totals.lua
@@ -75,7 +76,7 @@ local told, ids, fields, members, groups = due.told, {}, {}, {}, {}
 for at = 1, due.number do
   ids[at] = told[2 * at - 1]
   local new = redriven_id(zset, ids[at], time .. string.sub(suffixes, 22 * at - 21, 22 * at), groups)
-  fields[2 * at - 1], fields[2 * at] = new, told[2 * at]
+  fields[2 * at - 1], fields[2 * at] = new, with_origin(told[2 * at], zset)
   members[2 * at - 1], members[2 * at] = digits(now), new
 end
 if due.number > 0 then

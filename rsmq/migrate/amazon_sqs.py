@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 from rsmq.codecs import BYTES, TEXT
 from rsmq.codecs.sqs_content import SqsContent, decode_whole
 from rsmq.errors import MissingExtra, NotPossible, RSMQError
+from rsmq.migrate.outward import name_queue
 from rsmq.migrate.server import Server
 from rsmq.model import Message
 from rsmq.operations.reading import read_records
@@ -318,6 +319,7 @@ class ToSqs:
         left = rsmq.receive_messages(
             self._queue, min(number, _BATCH_SIZE), vt=_VT_SECONDS, wait=wait, codec=BYTES
         )
+        left = name_queue(left, rsmq.namespace.queue(self._queue))
         moved = 0
         try:
             groups = self._find_groups(left)

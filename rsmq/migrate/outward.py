@@ -5,11 +5,14 @@ The direction of a bridge from a queue to another system.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from redis.exceptions import RedisError
 
+from rsmq.body_format import add_origin, is_formatted
 from rsmq.codecs import BYTES
 from rsmq.errors import RSMQError
 from rsmq.migrate.operations import OutgoingMessage, TargetShape, forward_messages
@@ -18,6 +21,7 @@ from rsmq.migrate.sources.rfq import make_uuid
 from rsmq.model import Message
 from rsmq.operations.operation import RetryClass
 from rsmq.operations.plain import plain_commands
+from rsmq.wire.keys import QueueKeys
 
 #: The number of messages that a step receives at most, and their visibility timeout.
 _BATCH_SIZE, _VT_SECONDS = 100, 60.0
@@ -97,6 +101,14 @@ class ToStream:
         return OutgoingMessage(message, b"", b"", fields)
 
 
+def name_queue(messages: Iterable[Message], keys: QueueKeys) -> list[Message]:
+    """Return messages that leave a queue; their bodies with steps name it."""
+    return [
+        replace(each, raw=add_origin(each.raw, keys.zset)) if is_formatted(each.raw) else each
+        for each in messages
+    ]
+
+
 def _make_fields(raw: bytes) -> dict[bytes, bytes]:
     try:
         found: Any = json.loads(raw)
@@ -168,6 +180,7 @@ class Outward:
         messages = rsmq.receive_messages(
             self._queue, min(number, _BATCH_SIZE), vt=_VT_SECONDS, wait=wait, codec=BYTES
         )
+        messages = name_queue(messages, rsmq.namespace.queue(self._queue))
         outgoing = [self._to.departure(message) for message in messages]
         if not outgoing:
             return 0

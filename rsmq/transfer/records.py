@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from rsmq.body_format import add_origin
 from rsmq.codecs.body_fields import body_fields
 from rsmq.errors import InvalidExport, InvalidFormat, RSMQError, show
 from rsmq.model import QueueAttributes, StoredMessage
@@ -46,13 +47,15 @@ def _to_json(value: Any) -> Any:
 
 
 def make_message_record(
-    message: StoredMessage, records: Mapping[str, FoundRecord]
+    message: StoredMessage, place: bytes, records: Mapping[str, FoundRecord]
 ) -> dict[str, Any]:
     """
     Return the record of a message, without the fields that the message does not have.
 
     Args:
         message: the message.
+        place: the namespace and the name of its queue, as ``NAMESPACE:QUEUE``. A body with steps
+            names it from now on.
         records: those of ``MESSAGE_RECORDS`` that it has, by key.
     """
     visible_at: float | None = message.visible_at_ms
@@ -62,7 +65,7 @@ def make_message_record(
         "type": lines.MESSAGE,
         "queue": message.queue,
         "id": message.id,
-        **body_fields(message.raw),
+        **body_fields(add_origin(message.raw, place)),
         "visible_at_ms": visible_at if visible_at is None or math.isfinite(visible_at) else None,
         "receive_count": message.receive_count,
     }

@@ -37,7 +37,7 @@ TOPICS = (
     "schedules", "http-api", "http-operations", "http-examples", "dashboard", "sqs",
     "sqs-clients", "http-server",
     "why", "history", "undo", "guarantees", "waiting", "servers", "partitions",
-    "durability", "chaos", "security", "headers", "tracing", "types", "spark", "spark-sql",
+    "durability", "chaos", "security", "headers", "bodies", "tracing", "types", "spark", "spark-sql",
     "spark-recipes", "command-line", "doctor", "migration", "from-celery", "from-rq",
     "from-task-systems", "from-rsmq-worker", "from-rest-rsmq", "from-sqs", "benchmarks",
     "reference", "limits", "faq", "versions", "operations/kit/README", "operations/runbook",

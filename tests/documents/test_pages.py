@@ -71,6 +71,14 @@ NOT_RUN = {
     ): "has the id of another run; tests/cli/test_jobs.py runs the commands",
     ("tasks.md", "await rsmq.sendMessageAsync({"): "is for Node; compat/test_tasks.py sends it",
     (
+        "bodies.md",
+        "rsmq-body/1:zstd=14401,aes256gcm=2026-11:from=rsmq%3Aorders:KLUv/WAGQf0...",
+    ): "is a stored body",
+    (
+        "bodies.md",
+        "const crypto = require('node:crypto')",
+    ): "is for Node; test_bodies_page.py runs it",
+    (
         "headers.md",
         '{"headers": {"request_id": "7f3a"}, "body": {"number": 1}}',
     ): "is a stored body",

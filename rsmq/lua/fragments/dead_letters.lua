@@ -3,6 +3,7 @@
 -- @include due.lua
 -- @include full.lua
 -- @include limits.lua
+-- @include origin.lua
 -- @include queue.lua
 -- @include totals.lua
 -- @include unbegun.lua
@@ -111,6 +112,7 @@ end
 local function transfer(zset, hash, to, id, score)
   local names = {id, id .. ':rc', id .. ':fr', id .. ':meta'}
   local values = redis.call('HMGET', hash, unpack(names))
+  values[1] = with_origin(values[1], zset)
   add_to(to.hash, 'totalsent', 1)
   for at, name in ipairs(names) do
     if values[at] then

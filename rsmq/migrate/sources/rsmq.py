@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from redis.exceptions import ResponseError
 
+from rsmq.body_format import add_origin
 from rsmq.errors import SourceNotFound
 from rsmq.figures.left_behind import LeftBehind
 from rsmq.migrate.server import Server
@@ -195,6 +196,7 @@ class RsmqQueues(KeyedSource):
                 records.get(each.raw, {}),
                 due.get(each.raw),
                 is_job=each.raw in jobs,
+                place=place.key,
             )
             for each, at in zip(elements, range(0, len(stored), 4), strict=True)
         ]
@@ -237,6 +239,7 @@ class RsmqQueues(KeyedSource):
         held_ms: int | None,
         *,
         is_job: bool,
+        place: bytes,
     ) -> Item:
         body, count, first, meta = stored
         if is_reserved_id(element.raw):
@@ -261,7 +264,7 @@ class RsmqQueues(KeyedSource):
         return Item(
             element,
             state,
-            body,
+            add_origin(body, place),
             identity=element.raw,
             id=id if keeps_id else None,
             sent_us=min(score, now_ms) * 1000 if sent_us is None else sent_us,

@@ -23,6 +23,7 @@
 -- @include regrouping.lua
 -- @include due.lua
 -- @include due_many.lua
+-- @include origin.lua
 -- @include queue.lua
 -- @include subscribers.lua
 -- @include subscriber_queue.lua
@@ -66,6 +67,7 @@ end
 local due, ids = found[1].due, {}
 for each = 1, due.number do
   ids[each] = due.told[2 * each - 1]
+  due.told[2 * each] = with_origin(due.told[2 * each], zset)
 end
 if due.number > 0 then
   local members, groups = {}, stored[5] and groups_of(zset, ids) or {}

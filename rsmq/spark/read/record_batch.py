@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructType, TimestampType
 
+from rsmq.body_format import PREFIX, add_origin
 from rsmq.spark.read.reasons import REASON_COLUMNS
 from rsmq.spark.read.sent_columns import SENT_COLUMNS
 from rsmq.wire.id_arrays import parse_sent_us_array
@@ -71,10 +73,8 @@ def build_record_batch(
             column = _to_count_array(columns["receive_count"])
         elif field.name in REASON_COLUMNS or field.name in SENT_COLUMNS:
             column = pa.array(columns[field.name], field.type)
-        elif field.type == pa.binary():
-            column = pa.array(columns["raw"], pa.binary())
         else:
-            column = _to_string_array(columns["raw"])
+            column = _to_body_array(columns["raw"], field.type, keys)
         arrays.append(pa.nulls(len(ids), field.type) if column is None else column)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -87,6 +87,18 @@ def _to_id_array(ids: Sequence[bytes]) -> Any:
     offsets = np.arange(0, len(joined) + 1, len(ids[0]), dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(joined)]
     return pa.Array.from_buffers(pa.string(), len(ids), buffers)
+
+
+def _to_body_array(raws: Sequence[bytes], kind: pa.DataType, keys: QueueKeys) -> Any:
+    """Return bodies; those with steps name the queue, as they may be sent to another one."""
+    column = _to_bytes_or_text(raws, kind)
+    if not pc.any(pc.starts_with(column, PREFIX.decode())).as_py():
+        return column
+    return _to_bytes_or_text([add_origin(each, keys.zset) for each in raws], kind)
+
+
+def _to_bytes_or_text(raws: Sequence[bytes], kind: pa.DataType) -> Any:
+    return pa.array(raws, kind) if kind == pa.binary() else _to_string_array(raws)
 
 
 def _to_string_array(raws: Sequence[bytes]) -> Any:
