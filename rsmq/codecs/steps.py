@@ -5,7 +5,7 @@ store.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from rsmq.body_format import BodyStep, FormatError, FormattedBody, is_formatted, parse_body
 from rsmq.codecs.envelope import EnvelopeCodec
@@ -112,7 +112,10 @@ class StepCodec(QueueCodec[In_contra, Out_co]):
 
     def encode_for(self, body: In_contra, place: bytes) -> str | bytes:
         """Return the body for a queue; without any step as the inner codec encodes it."""
-        encoded = self.leaf.encode(body)
+        return self.close(self.leaf.encode(body), place)
+
+    def close(self, encoded: str | bytes, place: bytes) -> str | bytes:
+        """Return the body for what the innermost codec has encoded."""
         raw = encoded.encode() if isinstance(encoded, str) else encoded
         if not isinstance(raw, bytes):
             return encoded  # the send refuses it
@@ -133,23 +136,25 @@ class StepCodec(QueueCodec[In_contra, Out_co]):
             CannotDecode: it can't be read, or lacks a step that this codec requires.
             Errors of the inner codec.
         """
-        if not is_formatted(raw):
-            self._check_all(())
-            codec: Any = self.leaf if self.envelope is None else self.envelope
-            return codec.decode(raw)  # type: ignore[no-any-return]
-        return self.leaf.decode(self.open(raw, place))
+        codec: Codec[In_contra, Out_co] = self.leaf
+        if self.envelope is not None and not is_formatted(raw):
+            codec = self.envelope
+        return codec.decode(self.open(raw, place))
 
     def open(self, raw: bytes, place: bytes) -> bytes:
         """
-        Return the bytes of the innermost codec.
+        Return the bytes of the innermost codec; of a plain body the same.
 
         Args:
-            raw: a body in the form of ``rsmq.body_format``.
+            raw: a stored body.
             place: the queue that it is in.
 
         Raises:
             CannotDecode: it can't be read.
         """
+        if not is_formatted(raw):
+            self._check_all(())
+            return raw
         try:
             body = parse_body(raw)
         except FormatError as error:

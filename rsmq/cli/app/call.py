@@ -23,6 +23,7 @@ from rsmq.wire.keys import DEFAULT_NS
 if TYPE_CHECKING:
     from rsmq._sync.client import RSMQ
     from rsmq.aio import AsyncRSMQ
+    from rsmq.codecs import Codec
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 
@@ -76,6 +77,21 @@ class Call:
     def realtime(self) -> bool:
         """Return whether to publish the number of messages after each send."""
         return bool(self.options.get("realtime"))
+
+    @cached_property
+    def codec(self) -> Codec[bytes, bytes]:
+        """
+        The codec of bodies as bytes: of ``--codec``, or one that keeps them unchanged.
+
+        Raises:
+            InvalidFormat: there is no such codec.
+        """
+        name = self.options.get("codec")
+        if name is None:
+            return BODY_CODEC
+        from rsmq.codecs.readable import ReadableBodies, import_codec  # noqa: PLC0415 - takes time
+
+        return ReadableBodies(import_codec(name))
 
     @cached_property
     def out(self) -> Output:
@@ -220,7 +236,7 @@ class Call:
     @property
     def _client_arguments(self) -> dict[str, Any]:
         return {
-            "codec": BODY_CODEC,
+            "codec": self.codec,
             "strict_names": not self.any_names,
             "retry_deadline": RETRY_DEADLINE_SECONDS,
             "realtime": self.realtime,

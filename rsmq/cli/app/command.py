@@ -90,6 +90,11 @@ def _common_options() -> list[click.Parameter]:
             is_flag=True,
             help="Publish the number of messages after each send, as Node does with realtime.",
         ),
+        _CommonOption(
+            "--codec",
+            metavar="MODULE:NAME",
+            help="The codec that compresses and encrypts bodies, as in app:codec.",
+        ),
     ]
 
 

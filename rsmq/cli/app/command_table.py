@@ -89,6 +89,7 @@ Monitoring
     exporter  exporter:exporter  Serve the state of queues to Prometheus.
     workers  worker:workers  Show the workers of the namespace.
     doctor  doctor:doctor  Check the server and queues for faults.
+    keys  keys:keys  Count the messages that each key has encrypted.
 Migration
     migrate  migrate:migrate  Copy or move queues of another system.
     bridge  bridge:bridge  Move new messages from or to another system until stopped.

@@ -28,7 +28,10 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
+from rsmq.body_format import is_formatted
 from rsmq.codecs.body_fields import body_fields
+from rsmq.codecs.readable import summarize
+from rsmq.errors import BodyNotDecodable
 from rsmq.model import Message, StoredMessage
 from rsmq.vocabulary.stored import SHOWN_FACTS
 
@@ -157,6 +160,21 @@ def format_body(raw: bytes) -> str:
         if repr(raw)[1] == "'":
             text = text.replace("\\'", "'").replace('"', '\\"')
         return f'b"{text}"'
+
+
+def shown_body(message: Message | StoredMessage) -> bytes:
+    """Return a body as the codec of the program decodes it, or as it is stored if it can't."""
+    try:
+        body: bytes = message.body
+    except BodyNotDecodable:
+        return message.raw
+    return body
+
+
+def format_message_body(message: Message | StoredMessage) -> str:
+    """Return a body as one line; of one that was not decoded what was done with it."""
+    body = shown_body(message)
+    return f"({summarize(body)})" if is_formatted(body) else format_body(body)
 
 
 def truncate(line: str, width: int | None, *, keep: int) -> str:
@@ -337,7 +355,11 @@ def to_json_value(value: Any) -> Any:
 
 
 def _message_fields(message: Message | StoredMessage) -> dict[str, Any]:
-    fields: dict[str, Any] = {"queue": message.queue, "id": message.id, **body_fields(message.raw)}
+    fields: dict[str, Any] = {
+        "queue": message.queue,
+        "id": message.id,
+        **body_fields(shown_body(message)),
+    }
     fields |= {
         "receive_count": message.receive_count,
         "first_received_ms": message.first_received_ms,

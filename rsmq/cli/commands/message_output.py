@@ -16,10 +16,11 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import options
 from rsmq.cli.app.errors import Exit, Failed
 from rsmq.cli.app.output import (
-    format_body,
+    format_message_body,
     format_table,
     format_text,
     format_time,
+    shown_body,
     to_json_value,
     truncate,
 )
@@ -95,9 +96,9 @@ def write_messages(
     """
     if bodies is not None:
         for message in messages[:-1]:
-            call.out.write(message.raw + bodies.separator)
+            call.out.write(shown_body(message) + bodies.separator)
         for message in messages[-1:]:
-            call.out.write(message.raw + bodies.separator * bodies.ends_with_it)
+            call.out.write(shown_body(message) + bodies.separator * bodies.ends_with_it)
     elif messages or call.as_json:
         values: list[Any] = list(messages)
         if holders is not None:
@@ -150,7 +151,7 @@ def _row(message: Message | StoredMessage, has_queue_column: bool) -> list[Any]:
     if isinstance(message, StoredMessage):
         due = None if message.state == "held_back" else message.visible_at_ms
         row += [message.state, format_time(due)]
-    return [*row, format_body(message.raw)]
+    return [*row, format_message_body(message)]
 
 
 def _reason_lines(message: Message | StoredMessage) -> list[str]:
@@ -232,9 +233,9 @@ class PoppedWriter:
             separator = self._bodies.separator
             for place, message in enumerate(messages, self.number):
                 if self._bodies.ends_with_it:
-                    yield message.raw + separator
+                    yield shown_body(message) + separator
                 else:
-                    yield separator * (place > 0) + message.raw
+                    yield separator * (place > 0) + shown_body(message)
         elif self._call.as_json:
             for place, message in enumerate(messages, self.number):
                 yield (b", " if place else b"[") + json.dumps(to_json_value(message)).encode()

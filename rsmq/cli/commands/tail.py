@@ -12,10 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rsmq.cli.app.call import BODY_CODEC, Call
+from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, options
 from rsmq.cli.app.errors import Exit, describe_error
-from rsmq.cli.app.output import format_body, format_text, format_time, to_json_value, truncate
+from rsmq.cli.app.output import (
+    format_message_body,
+    format_text,
+    format_time,
+    to_json_value,
+    truncate,
+)
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.model import StoredMessage
 from rsmq.operations.following import QueueFollower, pause_after_poll
@@ -90,7 +96,7 @@ def _write_message(call: Call, message: StoredMessage, *, has_queue_column: bool
     cells = [format_time(message.sent_ms), format_text(message.id), f"{message.state:9}"]
     cells = [format_text(message.queue)] * has_queue_column + cells
     prefix = "  ".join([*cells, ""])
-    line = truncate(prefix + format_body(message.raw), call.out.width, keep=len(prefix))
+    line = truncate(prefix + format_message_body(message), call.out.width, keep=len(prefix))
     call.out.result(None, line)
 
 
@@ -100,7 +106,7 @@ class _FollowedQueue:
     def __init__(self, rsmq: RSMQ[Any], queue: str) -> None:
         self._rsmq = rsmq
         self._name = queue
-        self._follower = QueueFollower(rsmq.namespace.queue(queue), BODY_CODEC)
+        self._follower = QueueFollower(rsmq.namespace.queue(queue), rsmq.codec)
         #: The messages that the first poll shows.
         self._initial: list[StoredMessage] = []
 
