@@ -153,9 +153,7 @@ def _write_messages(
             left.look_at([encode_name(message.id) for message in messages])
             found = _read_records(rsmq, keys, messages)
             for message in messages:
-                record = records.make_message_record(
-                    message, keys.zset, found.get(message.id, {})
-                )
+                record = records.make_message_record(message, keys.zset, found.get(message.id, {}))
                 writer.write(record)
             written += len(messages)
             ghosts += looked_up.ghosts

@@ -10,6 +10,7 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
+from tests.scale import WAIT_SECONDS
 from tests.servers import ROOT
 
 _AXE = ROOT / "tests/browser/node_modules/axe-core/axe.min.js"
@@ -61,6 +62,7 @@ class Chromium:
         options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
         options.add_experimental_option("perfLoggingPrefs", {"enablePage": False})
         self.driver = Chrome(options=options, service=Service(_path_of("chromedriver")))
+        self.driver.set_script_timeout(WAIT_SECONDS)
         self.driver.set_page_load_timeout(30)
         self._command("Page.addScriptToEvaluateOnNewDocument", source=_WATCH)
         self._command("Emulation.setScrollbarsHidden", hidden=True)

@@ -544,15 +544,12 @@ def test_a_slow_call_is_logged_once_with_its_place(env, rsmq, caplog, gate, is_a
         if body == "slow":
             wait_in_a_thread(gate)
 
+    waiting = []
+
     async def handle_later(body):
         if body == "slow":
-            event = asyncio.Event()
-            loop = asyncio.get_running_loop()
-            waiting = threading.Thread(
-                target=lambda: (gate(), loop.call_soon_threadsafe(event.set))
-            )
-            waiting.start()
-            await wait_in_a_task(event)
+            waiting.append((asyncio.get_running_loop(), asyncio.Event()))
+            await wait_in_a_task(waiting[0][1])
 
     worker.listener("q", retry_forever=True)(handle_later if is_async else handle)
     id = rsmq.send_message("q", "slow")
@@ -564,6 +561,8 @@ def test_a_slow_call_is_logged_once_with_its_place(env, rsmq, caplog, gate, is_a
 
     wait_until(reports)
     gate.open()
+    for loop, event in waiting:
+        loop.call_soon_threadsafe(event.set)
     wait_until(lambda: worker.numbers.handled == 2)
     worker.stop()
 
