@@ -56,7 +56,7 @@ class Encrypted(StepCodec[In_contra, Out_co]):
                 ``ID:BASE64`` for each key, separated by whitespace or commas; or a function, see
                 ``rsmq.codecs.keys``. The first key encrypts, all others decrypt.
             allow_plain: if False, a body that is not encrypted raises BodyNotDecodable. Set it once
-                a queue has only encrypted ones: then nobody without a key can add a body.
+                a queue has only encrypted ones: then a body can be added only with a key.
 
         Raises:
             InvalidFormat: codec is not a codec, or encrypts already; or keys is not one of these,

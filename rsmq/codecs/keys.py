@@ -24,7 +24,7 @@ from rsmq.codecs.interface import CannotDecode
 from rsmq.errors import InvalidFormat, MissingExtra, MissingParameter, Shown, show, show_type
 
 Key = bytes | str
-#: What ``Encrypted(keys=...)`` takes.
+#: The kinds of ``Encrypted(keys=...)``.
 KeySource = Mapping[str, Key] | str | os.PathLike[str] | Callable[[str | None], Any]
 
 _KEY_BYTES = 32

@@ -269,7 +269,7 @@ class MessageRecord:
             values: texts and numbers by name.
 
         Raises:
-            InvalidFormat: a value is no text, is out of range, or lacks or excludes another.
+            InvalidFormat: a value is not a text, is out of range, or lacks or excludes another.
         """
         for each in self.values:
             value = values[each.name]

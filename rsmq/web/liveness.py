@@ -94,7 +94,7 @@ class Liveness:
             await self._end_waits(error)
 
     async def _end_waits(self, error: Exception | None) -> None:
-        """End those waits that may not go on: all after an error of the server."""
+        """End those waits that may not continue: all after an error of the server."""
         for number, (wait, check) in enumerate(list(self._waits.items())):
             if number % _CHECKS_IN_A_ROW == 0:
                 await asyncio.sleep(0)  # so that a message does not wait for thousands of checks

@@ -33,6 +33,7 @@ _numbers = itertools.count()
 PRODUCER = "+eval +evalsha +script|load +time +hmget +zadd +hset +hincrby"
 NOTIFY = "+publish +zcard"
 FRONT = "+zrangebyscore"
+FLOWS = "+zremrangebyrank"  # beside those of tracked messages
 DEDUP = "+hget +hdel +hscan +pttl +pexpire"
 UNIQUE = "+hget +hdel +hexists +hrandfield +zscore"
 CONSUMER = f"{PRODUCER} +hget +hdel +zrem +zscore +zrangebyscore +zrangebylex"
@@ -234,7 +235,7 @@ class Env:
 
 
 ACL_RULES = {
-    "producer": f"{PRODUCER} {NOTIFY} {FRONT} {DEDUP} {UNIQUE} {GROUPS}",
+    "producer": f"{PRODUCER} {NOTIFY} {FRONT} {DEDUP} {UNIQUE} {GROUPS} {FLOWS}",
     "consumer": f"{CONSUMER} {WAITING}",
     "admin": ADMIN,
 }

@@ -223,7 +223,7 @@ def _make_records(id: str, values: dict[str, Any]) -> dict[str, bytes]:
     Return the records of a restored message, by key.
 
     Raises:
-        InvalidOption: a value is no record, or the id is not that of a message with a group.
+        InvalidOption: a value is not a record, or the id is not that of a message with a group.
     """
     found = {}
     for record in MESSAGE_RECORDS:
