@@ -77,8 +77,10 @@ class Departure:
 
     def end(self) -> None:
         """Watch no longer."""
-        if self._task is not None:
-            self._task.cancel()
+        # A cancelled task keeps the frame of its error, which has this object.
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
 
 
 async def while_connected(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -46,7 +46,7 @@ MAX_BODY_BYTES = 7 * 1024 * 1024
 #: The characters of a name that an audit records: one to create may have any.
 _MAX_RECORDED = 200
 _NOT_FOUND, _SERVER_FAULT = 404, 500
-_NO_QUEUE = QueueRecord("", "")
+_NO_QUEUE, _NO_REDACTION = QueueRecord("", ""), Redaction()
 
 _log = get_logger("rsmq.web")
 
@@ -94,7 +94,8 @@ class Sqs:
             )
             request = await asyncio.to_thread(read) if len(body) > LARGE_BYTES else read()
             api = self._api_call(scope, principal, headers, departure)
-            answer = await self._run(request, _find(request, scope), self._base_of(scope, api), api)
+            base_of = partial(self._base_of, scope, headers)
+            answer = await self._run(request, _find(request, scope), base_of, api)
             media_type, content = request.answer(answer.content, reply.id)
             await delivery.check_presence(self._queues, answer.messages, departure)
             delivery.release_if_unread(scope, self._queues, answer.messages)
@@ -133,10 +134,10 @@ class Sqs:
     def _is_secure(self, scope: AsgiScope, headers: Mapping[str, str]) -> bool:
         return self._gate.is_secure(scope.get("scheme", "http"), headers, scope.get("client"))
 
-    def _base_of(self, scope: AsgiScope, api: ApiCall) -> str:
+    def _base_of(self, scope: AsgiScope, headers: Mapping[str, str]) -> str:
         """Return the address below which the URLs of queues are, as the client sees it."""
-        scheme = "https" if self._is_secure(scope, api.headers) else "http"
-        host = api.headers.get("host", "localhost")
+        scheme = "https" if self._is_secure(scope, headers) else "http"
+        host = headers.get("host", "localhost")
         return f"{scheme}://{host}{scope.get('root_path', '').rstrip('/')}"
 
     def _api_call(
@@ -153,12 +154,12 @@ class Sqs:
 
         return ApiCall(
             self._queues, {}, {}, b"", headers,
-            partial(principal.check, read_only=self._read_only), departure.wait, Redaction(),
+            partial(principal.check, read_only=self._read_only), departure.wait, _NO_REDACTION,
             keeps_rights, principal.name, address, self._read_only, self._walks,
         )  # fmt: skip
 
     async def _run(
-        self, request: SqsRequest, operation: SqsOperation, base: str, api: ApiCall
+        self, request: SqsRequest, operation: SqsOperation, base_of: Callable[[], str], api: ApiCall
     ) -> SqsAnswer:
         parameters, queue = request.parameters, _NO_QUEUE
         if operation.has_queue:
@@ -168,7 +169,7 @@ class Sqs:
         else:
             name = str(parameters.get("QueueName") or "")
             api.allow(operation.scope, to_stored(name) if name else None)  # type: ignore[arg-type]
-        call = SqsCall(self._state, parameters, queue, base, api)
+        call = SqsCall(self._state, parameters, queue, base_of, api)
         if operation.scope not in {Scope.MANAGE, Scope.DESTROY}:
             return await operation.handler(call)
         if operation.is_long:

@@ -49,7 +49,7 @@ class SqsCall:
     Attributes:
         parameters: as the JSON protocol has them.
         queue: the queue of the parameter QueueUrl; of operations without it one without a name.
-        base: the address below which the URLs of queues are.
+        base_of: returns the address below which the URLs of queues are.
         api: what calls over HTTP have in common: the client, the rights, whether the caller has
             left.
     """
@@ -57,7 +57,7 @@ class SqsCall:
     state: SqsState
     parameters: Mapping[str, Any]
     queue: QueueRecord
-    base: str
+    base_of: Callable[[], str]
     api: ApiCall
 
     @property
@@ -67,7 +67,7 @@ class SqsCall:
 
     def url(self, name: str) -> str:
         """Return the URL of a queue."""
-        return self.state.site.url(self.base, name)
+        return self.state.site.url(self.base_of(), name)
 
 
 @dataclass(frozen=True, slots=True)

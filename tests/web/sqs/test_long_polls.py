@@ -1,8 +1,10 @@
 """Many long polls in one process: each message ends one of them, whoever has made it visible."""
 
 import asyncio
+import gc
 
 from rsmq.operations.plain import encode_command, plain_commands
+from rsmq.web.delivery import Departure
 from rsmq.web.liveness import liveness_of
 from tests.scale import scaled
 
@@ -103,5 +105,23 @@ def test_a_message_for_a_client_that_leaves_ends_the_next_poll_at_once(run_sqs):
         assert message["Body"] == "a"
         (stored,) = await queues.peek_messages("q", 0, 10)
         assert stored.state == "in_flight"
+
+    run_sqs(test)
+
+
+def test_a_poll_leaves_nothing_to_the_garbage_collector(run_sqs):
+    async def test(sqs, queues):
+        await sqs.ok("CreateQueue", QueueName="q")
+        await queues.send_message("q", "a", delay=0.05)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(2):
+                await sqs.ok("ReceiveMessage", queue="q", WaitTimeSeconds=1)
+            await asyncio.sleep(0)  # the cancelled tasks end
+            left = [each for each in gc.get_objects() if isinstance(each, Departure)]
+        finally:
+            gc.enable()
+        assert left == []
 
     run_sqs(test)
