@@ -37,6 +37,7 @@ REQUIRED_COMMANDS = {
     "unique_key": {"hget", "hdel", "hexists", "hrandfield", "zscore"},
     "group": {"hget", "hdel", "hlen", "hrandfield", "zcard", "zrem", "zscore", "zrangebylex"},
     "rate": {"zscore", "zrem", "zrangebyscore"},
+    "flow": {"hget", "hdel", "pexpire", "zremrangebyrank"},
     "sweep_groups": {"hlen", "hscan", "zlexcount", "zmscore"},
     "administration": {
         "hsetnx", "sadd", "srem", "smembers", "unlink", "zcard", "zcount", "zrange", "hexists",

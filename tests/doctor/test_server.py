@@ -206,13 +206,14 @@ def test_missing_rights_to_examine_are_notes(log_in):
 
 
 def test_missing_rights_are_reported_by_part(log_in):
-    examined = log_in("+@all", "-hsetnx", "-sadd", "-hdel", "-hkeys")
+    examined = log_in("+@all", "-hsetnx", "-sadd", "-hdel", "-hkeys", "-zremrangebyrank")
     finding = find_server_faults(examined)["rights"]
 
-    assert finding.examples == ("hdel", "hkeys", "hsetnx", "sadd")
+    assert finding.examples == ("hdel", "hkeys", "hsetnx", "sadd", "zremrangebyrank")
     assert finding.text == (
         "this user may not use receiving and deleting (+hdel), dedup_id (+hdel), "
-        "unique_key (+hdel), group (+hdel), administration (+hsetnx +sadd), Spark (+hkeys)"
+        "unique_key (+hdel), group (+hdel), flow (+hdel +zremrangebyrank), "
+        "administration (+hsetnx +sadd), Spark (+hkeys)"
     )
     assert "rights" not in find_server_faults(log_in("+@all"))
 
@@ -245,7 +246,7 @@ def test_required_commands_agree_with_the_documentation():
     admin = rules["administrator, on `~rsmq:*`"]
 
     of_options = set().union(
-        *(REQUIRED_COMMANDS[each] for each in ("dedup_id", "unique_key", "group"))
+        *(REQUIRED_COMMANDS[each] for each in ("dedup_id", "unique_key", "group", "flow"))
     )
     assert producer >= REQUIRED_COMMANDS["sending"] | of_options
     assert producer | consumer >= REQUIRED_COMMANDS["receiving and deleting"]

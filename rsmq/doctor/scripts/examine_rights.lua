@@ -31,6 +31,7 @@ for _, command in ipairs({'HGETALL', 'HLEN', 'HKEYS', 'PTTL', 'UNLINK', 'EXISTS'
 end
 try('HRANDFIELD', nothing)
 try('ZMSCORE', nothing, absent)
+try('ZREMRANGEBYRANK', nothing, '0', '0')
 try('ZLEXCOUNT', nothing, '-', '+')
 try('ZRANGEBYLEX', nothing, '-', '+')
 try('TIME')
