@@ -3,7 +3,8 @@ The body of a task: ``{"task": NAME, "args": {...}}``, which a program in any la
 
 ``then`` in a body is the task that follows: its body, with its queue and, as ``result``, the name
 of the argument that gets the result. ``map`` names the record of a map: its ``id``, the ``number``
-of the message in it, and the ``queue`` of the task that follows. ``headers`` are those that were
+of the message in it, the ``queue`` of the task that follows, and ``results`` if that task takes
+the results. ``headers`` are those that were
 current at the send, and are so again for the task.
 """
 
@@ -111,7 +112,8 @@ class NextTask:
     Attributes:
         queue: the queue of the next task.
         body: the body of the next task; None for a message of a map, whose record has it.
-        result: the name of its argument that gets the result; None if none does.
+        result: the name of its argument that gets the result; None if none does. For a message of a
+            map it is empty if the next task takes the results.
         map_id: the id of the map; empty if the message is not of a map.
         number: the number of the message in the map.
     """
@@ -153,7 +155,8 @@ def _read_map(of_map: Any) -> NextTask:
     number = int(of_map["number"])
     if number < 0:
         raise ValueError
-    return NextTask(_text(of_map["queue"]), None, map_id=_text(of_map["id"]), number=str(number))
+    result = "" if of_map.get("results") is True else None
+    return NextTask(_text(of_map["queue"]), None, result, _text(of_map["id"]), str(number))
 
 
 def _text(value: object) -> str:

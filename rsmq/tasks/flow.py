@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Literal, Protocol, TypedDict, Unpack, cast
 
 from rsmq._sync.client import RSMQ
@@ -19,7 +18,7 @@ from rsmq.operations.operation import Operation
 from rsmq.tasks.body import RESULT, is_result
 from rsmq.tasks.graph import MAX_FLOW_BYTES, MAX_NODES, Node, NodeGraph, encode_node
 from rsmq.tasks.immediate_flow import CallsNodes, ImmediateFlow
-from rsmq.tasks.signature import Signature, TaskSender
+from rsmq.tasks.signature import Signature, TaskSender, with_result
 from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.wire.ids import make_flow_id
 from rsmq.wire.limits import MAX_SECONDS, check_duration, check_label
@@ -274,17 +273,11 @@ def _chain(steps: Iterable[Any], options: FlowOptions) -> Flow:
     before: Node | list[Node] | None = None
     result: Any = RESULT
     for step, group_calls in groups:
-        added = [flow.add(_pass_result(each, result), before) for each in group_calls]
+        added = [flow.add(with_result(each, result), before) for each in group_calls]
         result = RESULT if added else RESULT([])  # of an empty group, which nothing waits for
         if added:
             before = added[0] if isinstance(step, Signature) else added
     return flow
-
-
-def _pass_result(call: Signature[Any], result: Any) -> Signature[Any]:
-    """Return a call with another value in place of ``RESULT``."""
-    args = {name: result if value is RESULT else value for name, value in call.args.items()}
-    return replace(call, args=args)
 
 
 def _calls_of(step: Any) -> list[Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from rsmq.codecs import CannotEncode
+from rsmq.codecs import JSON, CannotEncode
 from rsmq.errors import InvalidFormat
 from rsmq.operations.arguments import encode_body
 from rsmq.tasks.body import TASK_CODEC, NextTask
@@ -76,12 +76,19 @@ def make_following(
     """
     Return the message that follows a task that has returned.
 
+    Args:
+        following: what follows.
+        result: what the task has returned; of a task in a map, as it is stored.
+        encode_result: see ``EncodeResult``.
+
     Raises:
         DeadLetter: as ``add_result``.
     """
     body, raw, size = add_result(following, result, encode_result), b"", 0
     if body is not None:
         raw, size = encode_body(body, TASK_CODEC)
+    elif following.result is not None:
+        raw = JSON.encode(result).encode()
     return FollowingMessage(following.queue, raw, size, following.map_id, following.number)
 
 

@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rsmq.codecs.type_variables import R_co
 from rsmq.errors import InvalidFormat, Shown, show_type
-from rsmq.tasks.body import is_result, make_body, make_next
+from rsmq.operations.arguments import encode_body
+from rsmq.tasks.body import RESULT, TASK_CODEC, is_result, make_body, make_next
+from rsmq.wire.limits import MIN_MAXSIZE, UNLIMITED
+from rsmq.wire.refusals import MESSAGE_TOO_LONG, parse_refusal
 
 if TYPE_CHECKING:
     from rsmq.jobs.asyncio_ import AsyncJobHandle
@@ -140,6 +143,49 @@ class Signature(Generic[R_co]):
             The errors of ``Task.send``.
         """
         return await self.sender.asend(self)
+
+
+def large_followers(calls: Iterable[Signature[Any]]) -> set[tuple[str, int]]:
+    """
+    Return the queues and sizes of the messages that are to follow calls, without their results.
+
+    Those that every queue accepts are left out.
+
+    Raises:
+        MessageNotString: an argument is not a value of JSON.
+    """
+    found = set()
+    for call in calls:
+        then = call.options.then
+        while then is not None:
+            size = encode_body(with_result(then, None).body, TASK_CODEC)[1]
+            if size > MIN_MAXSIZE:
+                found.add((then.queue, size))
+            then = then.options.then
+    return found
+
+
+def check_fits(queue: str, size: int, maxsize: int) -> None:
+    """
+    Check the size of a message that is to follow another one.
+
+    Raises:
+        MessageTooLong: it is larger than the maxsize of its queue.
+    """
+    error = parse_refusal(f"{MESSAGE_TOO_LONG} {size} {maxsize}", (queue,))
+    if error is not None and UNLIMITED != maxsize < size:
+        raise error
+
+
+def takes_result(call: Signature[Any]) -> bool:
+    """Return whether an argument of a call is ``RESULT``."""
+    return any(value is RESULT for value in call.args.values())
+
+
+def with_result(call: Signature[Any], result: Any) -> Signature[Any]:
+    """Return a call with another value in place of ``RESULT``."""
+    args = {name: result if value is RESULT else value for name, value in call.args.items()}
+    return replace(call, args=args)
 
 
 def check_call(argument: str, signature: object, sender: TaskSender) -> Signature[Any]:

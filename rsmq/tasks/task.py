@@ -109,7 +109,8 @@ class BoundTask(NamesElsewhere, Generic[P, T]):
         Raises:
             InvalidFormat: as ``signature``, and as ``send_message`` of the client for the options.
             MessageNotString: an argument is not a value of JSON.
-            MessageTooLong: the body is larger than the queue's maxsize.
+            MessageTooLong: the body is larger than the queue's maxsize; or that of ``then`` is too
+                large for its queue, without the result.
             Errors of redis-py: the server can't be reached.
         """
         return self.signature(*args, **kwargs).send()
@@ -258,7 +259,7 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
                 result = await function(**arguments)
                 stored = self._encode_result(result)
                 if following is not None:
-                    follow.note_next(following, result)
+                    follow.note_next(following, stored if following.map_id else result)
                 elif flow is not None and flow.nodes:
                     follow.note_added(flow)
             return stored
@@ -269,7 +270,7 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
                 result = function(**arguments)
                 stored = self._encode_result(result)
                 if following is not None:
-                    follow.note_next(following, result)
+                    follow.note_next(following, stored if following.map_id else result)
                 elif flow is not None and flow.nodes:
                     follow.note_added(flow)
             return stored

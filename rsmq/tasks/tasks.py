@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import (
     Any,
     NamedTuple,
@@ -24,7 +26,7 @@ from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
 from rsmq.codecs import JSON
 from rsmq.codecs.type_variables import A_contra, R_co
-from rsmq.errors import InvalidFormat, MissingExtra, QueueNotFound, show, show_type
+from rsmq.errors import InvalidFormat, MissingExtra, QueueNotFound, Shown, show, show_type
 from rsmq.errors.misuse import NamesElsewhere
 from rsmq.jobs.asyncio_ import AsyncJobHandle
 from rsmq.jobs.status import JobStatus
@@ -39,13 +41,20 @@ from rsmq.tasks.immediate import Immediate, make_hooks, make_immediate_id
 from rsmq.tasks.operations import start_map
 from rsmq.tasks.other_names import OF_DECLARATIONS, OF_DECLARED_OPTIONS
 from rsmq.tasks.shared_queues import SharedQueues
-from rsmq.tasks.signature import Signature, check_call
+from rsmq.tasks.signature import (
+    Signature,
+    check_call,
+    check_fits,
+    large_followers,
+    takes_result,
+    with_result,
+)
 from rsmq.tasks.task import BoundTask, DeclaredTask, check_name, check_next, default_name
 from rsmq.vocabulary.sends import BATCH, TASK
 from rsmq.waiting.event_loop import warn_in_event_loop
-from rsmq.wire.ids import make_id_suffix
+from rsmq.wire.ids import make_flow_id
 from rsmq.wire.keys import DEFAULT_NS
-from rsmq.wire.limits import MAX_BATCH, check_whole_number
+from rsmq.wire.limits import MAX_BATCH, MAX_MAXSIZE, check_label, check_whole_number
 from rsmq.worker.connection import make_async_client
 from rsmq.worker.listener import ListenerOptions, check_option_names, is_generator_function
 from rsmq.worker.middleware import Middleware
@@ -60,6 +69,8 @@ _ASYNC_SENDS = "Use await task.asend(...), tasks.asend_many(...) or tasks.amap(.
 #: The options that may differ within a ``send_messages``.
 _OWN_OPTIONS = {each.name: each.name_in(BATCH) for each in TASK.options.values() if each.of_message}
 _NOT_OF_MAPS = {"dedup_id", "unique_key", "replace"}
+#: For how long a map with a dedup_id is sent once.
+_DEDUP_SECONDS = 86_400
 
 
 #: The queue of a ``send_messages``, the places of the calls, the bodies and the options.
@@ -84,11 +95,24 @@ class TakesItem(Protocol[A_contra, R_co]):
 
 
 class _MapPlan(NamedTuple):
-    """The calls of a map, the operation that stores its record, and its messages."""
+    """The calls of a map, the operation that stores its record, its messages, and its end."""
 
     signatures: list[Signature[Any]]
     start: Operation[bool]
     groups: list[_Group]
+    then: Signature[Any]
+
+    def end(self, jobs: Iterable[JobHandle[Any] | AsyncJobHandle[Any]]) -> Signature[Any]:
+        """Return the call that follows jobs that have ended here."""
+        ended = [each.ended for each in jobs]
+        raws = [b"null" if each is None else each.raw_result or b"null" for each in ended]
+        return with_result(self.then, [json.loads(raw) for raw in raws])
+
+
+def _once(call: Signature[Any], map_id: str, part: object) -> Signature[Any]:
+    """Return a part of a map that is sent once."""
+    send = {**call.options.send, "dedup_id": f"{map_id}:{part}", "dedup_window": _DEDUP_SECONDS}
+    return replace(call, options=replace(call.options, send=send))
 
 
 class Tasks(NamesElsewhere):
@@ -416,6 +440,7 @@ class Tasks(NamesElsewhere):
             return self._make_job(signature, id, self._immediate.run(signature, id))
         warn_in_event_loop("send of a task", _ASYNC_SENDS)
         signature.check_has_arguments()
+        self._check_followers((signature,))
         queue, options = signature.queue, signature.send_options
         try:
             id = self.client.send_message(queue, signature.body, codec=TASK_CODEC, **options)
@@ -441,6 +466,7 @@ class Tasks(NamesElsewhere):
             ended = await self._immediate.arun(signature, id)
             return self._make_async_job(signature, id, ended)
         signature.check_has_arguments()
+        await self._acheck_followers((signature,))
         queue, options = signature.queue, signature.send_options
         client = self.aio
         try:
@@ -482,6 +508,7 @@ class Tasks(NamesElsewhere):
         self, signatures: list[Signature[T]], groups: Iterable[_Group]
     ) -> list[JobHandle[T]]:
         warn_in_event_loop("send of tasks", _ASYNC_SENDS)
+        self._check_followers(signatures)
         jobs: dict[int, JobHandle[T]] = {}
         for queue, places, bodies, options in groups:
             try:
@@ -512,6 +539,7 @@ class Tasks(NamesElsewhere):
         self, signatures: list[Signature[T]], groups: Iterable[_Group]
     ) -> list[AsyncJobHandle[T]]:
         client = self.aio
+        await self._acheck_followers(signatures)
         jobs: dict[int, AsyncJobHandle[T]] = {}
         for queue, places, bodies, options in groups:
             try:
@@ -522,6 +550,22 @@ class Tasks(NamesElsewhere):
             for place, id in zip(places, ids, strict=True):
                 jobs[place] = self._make_async_job(signatures[place], id)
         return [jobs[place] for place in range(len(signatures))]
+
+    def _check_followers(self, signatures: Iterable[Signature[Any]]) -> None:
+        """Refuse calls whose ``then`` is too large: all of them would run before that is known."""
+        for queue, size in large_followers(signatures):
+            maxsize = MAX_MAXSIZE  # of a queue that is created
+            with suppress(QueueNotFound):
+                maxsize = self.client.get_queue_attributes(queue).maxsize
+            check_fits(queue, size, maxsize)
+
+    async def _acheck_followers(self, signatures: Iterable[Signature[Any]]) -> None:
+        """See ``_check_followers``."""
+        for queue, size in large_followers(signatures):
+            maxsize = MAX_MAXSIZE
+            with suppress(QueueNotFound):
+                maxsize = (await self.aio.get_queue_attributes(queue)).maxsize
+            check_fits(queue, size, maxsize)
 
     def _make_job(
         self, signature: Signature[T], id: str, ended: JobStatus[T] | None = None
@@ -552,7 +596,12 @@ class Tasks(NamesElsewhere):
         )
 
     def map(
-        self, task: TakesItem[A, T], items: Iterable[A], *, then: Signature[Any]
+        self,
+        task: TakesItem[A, T],
+        items: Iterable[A],
+        *,
+        then: Signature[Any],
+        dedup_id: str | None = None,
     ) -> list[JobHandle[T]]:
         """
         Send a task for each item, and another call after all of them have returned.
@@ -562,14 +611,18 @@ class Tasks(NamesElsewhere):
         message sends ``then``. The record expires seven days after the last of them that returned;
         then ``then`` is not sent. Nor is it while a message is a dead letter: redrive it. First
         the record is stored, then the messages are sent in one atomic step, so no message counts
-        without it. If this raises a connection error, the messages may have been sent.
+        without it. If this raises a connection error, the messages may have been sent; with a
+        dedup_id the call may be repeated.
 
         Args:
             task: the task, which may have the options ``level``, ``delay``, ``deliver_at`` and
                 ``front``.
             items: up to 10,000 values; each is passed as the first argument.
             then: the call that follows, with the options ``level`` and ``then``; without items it
-                is sent at once.
+                is sent at once. Its argument ``RESULT`` is the list of the results, in the order of
+                the items; then the task has ``track=True``, and its own result is stored for it.
+            dedup_id: 1 to 128 characters: for a day, a map with this id and as many items is sent
+                once, and later calls return the same jobs.
 
         Returns:
             The jobs of the items, in order.
@@ -580,9 +633,11 @@ class Tasks(NamesElsewhere):
             MessageTooLong: the body of ``then`` is larger than the maxsize of its queue.
             The errors of ``Task.send``.
         """
-        plan = self._plan_map(task, items, then)
+        plan = self._plan_map(task, items, then, dedup_id)
         if self._is_immediate or not plan.signatures:
-            return [self.send(each) for each in (*plan.signatures, then)][:-1]
+            jobs = [self.send(each) for each in plan.signatures]
+            self.send(plan.end(jobs))
+            return jobs
         try:
             self.client.run(plan.start)
         except QueueNotFound:
@@ -591,7 +646,12 @@ class Tasks(NamesElsewhere):
         return self._send_groups(plan.signatures, plan.groups)
 
     async def amap(
-        self, task: TakesItem[A, T], items: Iterable[A], *, then: Signature[Any]
+        self,
+        task: TakesItem[A, T],
+        items: Iterable[A],
+        *,
+        then: Signature[Any],
+        dedup_id: str | None = None,
     ) -> list[AsyncJobHandle[T]]:
         """
         Send a task for each item from asyncio, and another call after all of them; see ``map``.
@@ -600,13 +660,16 @@ class Tasks(NamesElsewhere):
             task: the task.
             items: up to 10,000 values.
             then: the call that follows.
+            dedup_id: as for ``map``.
 
         Raises:
             The errors of ``map``.
         """
-        plan = self._plan_map(task, items, then)
+        plan = self._plan_map(task, items, then, dedup_id)
         if self._is_immediate or not plan.signatures:
-            return [await self.asend(each) for each in (*plan.signatures, then)][:-1]
+            jobs = [await self.asend(each) for each in plan.signatures]
+            await self.asend(plan.end(jobs))
+            return jobs
         try:
             await self.aio.run(plan.start)
         except QueueNotFound:
@@ -615,14 +678,18 @@ class Tasks(NamesElsewhere):
         return await self._asend_groups(plan.signatures, plan.groups)
 
     def _plan_map(
-        self, task: TakesItem[A, Any], items: Iterable[A], then: Signature[Any]
+        self,
+        task: TakesItem[A, Any],
+        items: Iterable[A],
+        then: Signature[Any],
+        dedup_id: str | None,
     ) -> _MapPlan:
         """Return the calls of a map, checked, and what is sent."""
         if not isinstance(task, BoundTask):
             hint = "Pass a task, as in tasks.map(resize, paths, then=report.signature())."
             raise InvalidFormat("task", value=show(task), hint=hint)
         task.check_is_of(self)
-        check_next(then, self).check_has_arguments()
+        takes_results = takes_result(check_next(then, self))
         signatures = [task.signature(item) for item in items]
         check_whole_number("number of items", len(signatures), 0, MAX_BATCH)
         for each in signatures[:1]:
@@ -633,18 +700,25 @@ class Tasks(NamesElsewhere):
                     value=show(options),
                     hint="The task of a map has no then, dedup_id or unique_key.",
                 )
-        map_id = make_id_suffix().decode()
+            if takes_results and not each.declared.is_tracked:
+                hint = f"It takes RESULT: declare task {each.task} with track=True."
+                raise InvalidFormat("then", value=Shown(then.task), hint=hint)
+        if dedup_id is not None:
+            check_label("dedup_id", dedup_id)
+        map_id = make_flow_id(dedup_id)
+        if dedup_id is not None:
+            then = then if signatures else _once(then, map_id, "then")
+            signatures = [_once(each, map_id, at) for at, each in enumerate(signatures)]
+        of_map = {"id": map_id, "queue": then.queue, **({"results": True} if takes_results else {})}
         groups = [
             (queue, places, [
-                {**body, "map": {"id": map_id, "number": place, "queue": then.queue}}
+                {**body, "map": {"id": map_id, "number": place, **of_map}}
                 for place, body in zip(places, bodies, strict=True)
             ], options)
             for queue, places, bodies, options in _groups(signatures)
         ]  # fmt: skip
-        namespace = self.client.namespace
-        return _MapPlan(
-            signatures, start_map(namespace, map_id, len(signatures), then.queue, then.body), groups
-        )
+        start = start_map(self.client.namespace, map_id, len(signatures), then)
+        return _MapPlan(signatures, start, groups, then)
 
     def flow(self, **options: Unpack[FlowOptions]) -> Flow:
         """

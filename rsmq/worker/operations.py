@@ -311,7 +311,8 @@ class FollowingMessage:
 
     Attributes:
         queue: the name of its queue.
-        body: its body; empty if the message before it is of a map, whose record has the body.
+        body: its body. If the message before it is of a map, whose record has the body, that
+            message's result if the next task takes it, else empty.
         size: the size of the body as maxsize counts it.
         map_id: the id of the map, or of the flow; empty if the message before it is of neither.
         number: the number of the message before it in the map. For a flow, ``+`` and the number of

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import itertools
+import json
 
 import pydantic
 import pytest
 
-from rsmq import InvalidFormat, InvalidValue
+from rsmq import InvalidFormat, InvalidValue, MessageTooLong
 from rsmq.operations.plain import plain_command
 from rsmq.tasks import RESULT
 from rsmq.worker.operations import FollowingMessage, Identity, finish_messages
@@ -165,6 +166,31 @@ def test_a_task_that_follows_is_refused_if_it_is_wrong(tasks):
     assert tasks.client.list_queues() == []
 
 
+def test_a_call_that_is_too_large_to_follow_is_refused_at_the_send(tasks):
+    first, report = declare(tasks, [])
+    tasks.client.create_queue("b", maxsize=1024)
+    large = report.signature(title="x" * 1000)
+    for then in large, report.options(then=large).signature(title="y"):
+        call = first.options(then=then)
+        for send in (
+            lambda call=call: call.send(1, 1),
+            lambda call=call: tasks.send_many([call.signature(1, 1)]),
+            lambda call=call: asyncio.run(call.asend(1, 1)),
+            lambda call=call: asyncio.run(tasks.asend_many([call.signature(1, 1)])),
+        ):
+            with pytest.raises(MessageTooLong, match="maxsize of queue 'b' is 1024"):
+                send()
+    assert tasks.client.list_queues() == ["b"]
+    for change in (
+        lambda: tasks.client.set_queue_attributes("b", maxsize=-1),
+        lambda: tasks.client.delete_queue("b"),
+    ):
+        change()
+        first.options(then=large).send(1, 1)
+    tasks.run_all()
+    assert tasks.client.get_queue_attributes("b").total_sent == 2
+
+
 def keys_of_maps(tasks):
     caller = tasks.client
     return caller.run(plain_command("KEYS", b"rsmq:x:map:*"))
@@ -248,6 +274,108 @@ def test_a_map_without_items_sends_the_next_task_and_immediate_runs_all(tasks):
         assert len(tasks.map(item, [1, 2], then=end.signature())) == 2
         assert len(asyncio.run(tasks.amap(item, [3], then=end.signature()))) == 1
     assert ran == ["end", 1, 2, "end", 3, "end"]
+
+
+@pytest.fixture
+def sums(tasks):
+    """Declare a task whose results a next one takes; return what has run."""
+    ran = []
+
+    @tasks.task(queue="items", name="item", track=True, concurrency=4, max_retries=0)
+    def item(number: int) -> str:
+        if number < 0:
+            raise ValueError("negative")
+        ran.append(number)
+        return "ä𝄞" * number
+
+    @tasks.task(queue="ends", name="end")
+    def end(texts: list[str], title: str = "") -> None:
+        ran.append((texts, title))
+
+    tasks.item, tasks.end = item, end
+    return ran
+
+
+def fields_of_map(tasks):
+    [key] = keys_of_maps(tasks)
+    names = sorted(tasks.client.run(plain_command("HKEYS", key)))
+    return dict(zip(names, tasks.client.run(plain_command("HMGET", key, *names)), strict=True))
+
+
+def test_the_results_of_a_map_reach_the_next_task_in_order(tasks, sums, raw):
+    tasks.map(tasks.item, [3, 1, -1, 2], then=tasks.end.signature(RESULT, title="%1\\1"))
+    assert json.loads(raw("items")[1])["map"]["results"] is True
+    found = fields_of_map(tasks)
+    assert (found[b"left"], found[b"total"], found[b"size"]) == (b"4", b"4", b"0")
+    size, body = found[b"then"].split(b":", 1)
+    assert b'"texts":\x01results\x01' in body
+    assert int(size) == len(body)
+    tasks.worker().run(until_empty=True)
+    found = fields_of_map(tasks)
+    assert found[b"left"] == b"1"
+    assert found[b"r0"] == '"{}"'.format("ä𝄞" * 3).encode()
+    assert found[b"size"] == b"%d" % sum(3 * number + 2 + 1 for number in (3, 1, 2))
+    assert [name for name in found if name.isdigit()] == [b"2"]
+    [dead] = tasks.client.peek_messages("items-dead")
+    body = json.loads(dead.raw)
+    body["args"]["number"] = 0
+    tasks.client.send_message("items", json.dumps(body))
+    tasks.run_all()
+    assert sums[-1] == (["ä𝄞" * 3, "ä𝄞", "", "ä𝄞" * 2], "%1\\1")
+    assert keys_of_maps(tasks) == []
+
+
+def test_a_result_that_makes_the_results_of_a_map_too_large_fails_at_once(tasks, sums):
+    tasks.client.create_queue("ends", maxsize=1024)
+    jobs = tasks.map(tasks.item, [200, 200, 1], then=tasks.end.signature(RESULT))
+    worker = tasks.worker(concurrency=1)
+    worker.run(until_empty=True)
+    states = [each.status().state.value for each in jobs]
+    assert sorted(states) == ["failed", "succeeded", "succeeded"]
+    assert tasks.client.peek_messages("items-dead")
+    assert fields_of_map(tasks)[b"left"] == b"1"
+    failed = jobs[states.index("failed")].status()
+    assert "queue ends" in failed.error
+    assert "1024" in failed.error
+    assert sums.count((1,)) == 0
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_map_with_a_dedup_id_is_sent_once(tasks, sums, is_async):
+    def send():
+        if is_async:
+
+            async def call():
+                jobs = await tasks.amap(
+                    tasks.item, [1, 2], then=tasks.end.signature(RESULT), dedup_id="import-7"
+                )
+                await tasks.close_asyncio()
+                return jobs
+
+            return asyncio.run(call())
+        return tasks.map(tasks.item, [1, 2], then=tasks.end.signature(RESULT), dedup_id="import-7")
+
+    first, second = send(), send()
+    assert [each.id for each in first] == [each.id for each in second]
+    assert tasks.client.get_queue_attributes("items").total_sent == 2
+    tasks.run_all()
+    assert [each.id for each in send()] == [each.id for each in first]
+    tasks.run_all()
+    assert sums.count((["ä𝄞", "ä𝄞ä𝄞"], "")) == 1
+    assert len(sums) == 3
+    for _ in range(2):
+        assert tasks.map(tasks.item, [], then=tasks.end.signature(RESULT), dedup_id="e") == []
+    tasks.run_all()
+    assert sums[3:] == [([], "")]
+    with pytest.raises(InvalidFormat):
+        tasks.map(tasks.item, [1], then=tasks.end.signature([]), dedup_id="")
+
+
+def test_the_results_of_a_map_without_redis(tasks, sums):
+    with tasks.immediate():
+        tasks.map(tasks.item, [1, 2], then=tasks.end.signature(RESULT))
+        asyncio.run(tasks.amap(tasks.item, [], then=tasks.end.signature(RESULT)))
+    assert sums == [1, 2, (["ä𝄞", "ä𝄞ä𝄞"], ""), ([], "")]
 
 
 def test_a_wrong_map_is_refused_and_sends_nothing(tasks):

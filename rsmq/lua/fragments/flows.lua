@@ -14,6 +14,7 @@
 -- @include sending.lua
 -- @include time_us.lua
 -- @include totals.lua
+-- @include utf16.lua
 
 -- Returns the state of a node after an event: send, refuse, or the state in which its job has ended. Returns nothing if
 -- the event changes nothing. A pending node of a flow that is stopped is skipped.
@@ -82,9 +83,7 @@ local function send_node(flow, number)
     names[#names + 1] = task_of(other)
     return redis.call('HGET', flow.key, before .. ':r') or 'null'
   end)
-  local _, characters = string.gsub(body, '[^\128-\191]', '')
-  local _, pairs_of_units = string.gsub(body, '[\240-\247]', '')
-  local hash, size = zset .. ':Q', characters + pairs_of_units
+  local hash, size = zset .. ':Q', utf16_size(body)
   local stored, wait = sendable(hash, size, delay, flow.now)
   if not stored then
     local largest = string.match(wait.err, '^MESSAGETOOLONG %d+ (%d+)')

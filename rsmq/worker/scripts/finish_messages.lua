@@ -16,7 +16,7 @@
 -- ARGV[5] count        integer     their receive count
 -- ARGV[6] lifetime     integer     ms for which the records of maps are stored from now on
 -- ARGV[7...] messages  strings     for each message its id, its number in the map ('' = none; '+NUMBER' for a node that
---                                  adds others), the body of the next one ('' for a map; for a node what
+--                                  adds others), the body of the next one (for a map its result or ''; for a node what
 --                                  fragments/added_nodes.lua reads), its size in UTF-16 code units, the 22 random characters of its id,
 --                                  and the channel for the number of messages ('' = none). After the last message come,
 --                                  if they are tracked, the event 'succeed', ms for which an ended record lives, and
