@@ -15,6 +15,7 @@ from typing import Any, get_type_hints
 from rsmq.errors import InvalidFormat, MissingExtra, Shown
 from rsmq.tasks.body import RESULT, is_result
 from rsmq.tasks.converters import AnyArgument, ArgumentConverter, PlainArgument, WrongArgument
+from rsmq.tasks.sealed_values import SealedValues
 
 _KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: "can be passed by position only",
@@ -41,14 +42,22 @@ def _annotated(function: Any) -> Any:
 class TaskArguments:
     """The parameters of a function, and the form of its arguments and of its result as JSON."""
 
-    def __init__(self, task: str, function: Callable[..., Any]) -> None:
+    def __init__(
+        self, task: str, function: Callable[..., Any], values: SealedValues | None = None
+    ) -> None:
         """
         Make it. The annotations are read when they are first needed.
+
+        Args:
+            task: the name of the task.
+            function: the function.
+            values: compresses and encrypts values of JSON; None leaves them as they are.
 
         Raises:
             InvalidFormat: a parameter can't be passed by its name.
         """
         self._task = task
+        self._values = values
         self._function = function
         self._signature = _read_signature(task, function)
         for parameter in self._signature.parameters.values():
@@ -187,6 +196,10 @@ class TaskArguments:
             ) from error
 
     def _make_converter(self, name: str, kind: Any) -> ArgumentConverter:
+        converter = self._make_plain_converter(name, kind)
+        return converter if self._values is None else self._values.around(converter)
+
+    def _make_plain_converter(self, name: str, kind: Any) -> ArgumentConverter:
         if kind is Any:
             return AnyArgument(name)
         try:

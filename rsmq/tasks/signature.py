@@ -19,6 +19,7 @@ from rsmq.wire.refusals import MESSAGE_TOO_LONG, parse_refusal
 if TYPE_CHECKING:
     from rsmq.jobs.asyncio_ import AsyncJobHandle
     from rsmq.jobs.threads import JobHandle
+    from rsmq.tasks.sealed_values import SealedValues
 
 T = TypeVar("T")
 
@@ -54,6 +55,10 @@ class HasResult(Protocol[R_co]):
 
 class TaskSender(Protocol):
     """Sends calls; ``Tasks`` does."""
+
+    @property
+    def values(self) -> SealedValues | None:
+        """Compresses and encrypts arguments and results; None if they stay as they are."""
 
     @property
     def is_immediate(self) -> bool:

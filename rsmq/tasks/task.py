@@ -157,7 +157,7 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
         self.name = name
         self.queue = queue
         self.function = function
-        self.arguments: TaskArguments = TaskArguments(name, function)
+        self.arguments: TaskArguments = TaskArguments(name, function, sender.values)
         self.passed = passed
         self.levels: frozenset[str] = frozenset()
         self.is_tracked = False

@@ -40,6 +40,7 @@ from rsmq.tasks.graph import Node
 from rsmq.tasks.immediate import Immediate, make_hooks, make_immediate_id
 from rsmq.tasks.operations import start_map
 from rsmq.tasks.other_names import OF_DECLARATIONS, OF_DECLARED_OPTIONS
+from rsmq.tasks.sealed_values import find_values
 from rsmq.tasks.shared_queues import SharedQueues
 from rsmq.tasks.signature import (
     Signature,
@@ -131,7 +132,8 @@ class Tasks(NamesElsewhere):
 
         Args:
             client: a synchronous client with any codec. It is also used for the workers and, with
-                connections of their own, for ``asend``. It can be closed with ``close``.
+                connections of their own, for ``asend``. It can be closed with ``close``. If its
+                codec is ``Compressed`` or ``Encrypted``, arguments and results have its steps.
 
         Raises:
             InvalidFormat: it is not such a client.
@@ -144,6 +146,7 @@ class Tasks(NamesElsewhere):
                 "asend() sends from asyncio.",
             )
         self.client = client
+        self.values = find_values(client.codec)
         self._queues: dict[str, DeclaredQueue] = {}
         self._by_name: dict[str, DeclaredTask[..., Any, Any]] = {}
         self._schedules: dict[str, tuple[Signature[Any], ScheduleTimes]] = {}
@@ -818,7 +821,8 @@ class Tasks(NamesElsewhere):
         """Return a result as the argument of a task, unchecked if that is not declared here."""
         if task in self._by_name:
             return self._by_name[task].arguments.encode_one(argument, result)
-        return JSON.decode(JSON.encode(result).encode())
+        value = JSON.decode(JSON.encode(result).encode())
+        return value if self.values is None else self.values.seal(value)
 
     @property
     def aio(self) -> AsyncRSMQ[Any]:
