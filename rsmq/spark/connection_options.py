@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rsmq.codecs.readable import ReadableBodies, import_codec
 from rsmq.errors import InvalidOption, RSMQError, show
 from rsmq.spark.option_reader import OptionReader
 from rsmq.transport.url import has_password, is_group_url, mask_secrets, with_options
@@ -16,7 +17,7 @@ from rsmq.wire.keys import DEFAULT_NS, Namespace
 
 CONNECTION_OPTIONS = (
     "url", "host", "port", "db", "username", "ssl", "passwordEnv", "passwordFile",
-    "sentinelPasswordEnv", "sentinelPasswordFile", "ns", "strictNames", "retryDeadline",
+    "sentinelPasswordEnv", "sentinelPasswordFile", "ns", "strictNames", "retryDeadline", "codec",
 )  # fmt: skip
 
 
@@ -33,6 +34,8 @@ class ConnectionOptions:
         sentinel_password_env: the environment variable that holds the password of the Sentinels.
         sentinel_password_file: the file that holds the password of the Sentinels.
         retry_deadline: how long commands are retried while Redis is away, seconds.
+        codec: the name of the codec that compresses and encrypts bodies, as in ``app:codec``; each
+            process imports it. None leaves bodies as they are stored.
     """
 
     url: str
@@ -42,6 +45,12 @@ class ConnectionOptions:
     sentinel_password_env: str | None
     sentinel_password_file: str | None
     retry_deadline: float
+    codec: str | None = None
+
+    @property
+    def bodies(self) -> ReadableBodies | None:
+        """The codec of bodies as bytes; None without one."""
+        return None if self.codec is None else ReadableBodies(import_codec(self.codec))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -89,7 +98,18 @@ def read_connection_options(reader: OptionReader) -> ConnectionOptions:
         sentinel_password_env=reader.read_text("sentinelPasswordEnv"),
         sentinel_password_file=reader.read_text("sentinelPasswordFile"),
         retry_deadline=reader.read_seconds("retryDeadline", 60, 0, 86_400),
+        codec=_read_codec(reader),
     )
+
+
+def _read_codec(reader: OptionReader) -> str | None:
+    name = reader.read_text("codec")
+    if name is not None:
+        try:
+            import_codec(name)
+        except RSMQError as error:
+            raise InvalidOption("codec", str(error)) from None
+    return name
 
 
 def _read_namespaces(reader: OptionReader) -> tuple[Namespace, ...]:

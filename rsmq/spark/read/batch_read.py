@@ -276,6 +276,7 @@ class SnapshotReader(DataSourceReader):
             parts = self._scan(server, keys, partition)
         else:
             parts = iter([(partition.ids, partition.visible_at_ms)])
+        bodies = self._source.connection.bodies
         for columns in fetch_columns(fetch, parts, self._source.fetch_size):
             reasons: dict[str, Any] = {}
             if has_reasons:
@@ -286,7 +287,7 @@ class SnapshotReader(DataSourceReader):
             selected = self._drop_unselected({**columns, **reasons}, held_back)
             selected = read_sent_columns(server, keys, selected, self._schema.fieldNames())
             if selected["id"]:
-                yield build_record_batch(schema, keys, selected)
+                yield build_record_batch(schema, keys, selected, bodies)
 
     def _scan(
         self, server: SparkServer, keys: QueueKeys, partition: ScanPartition

@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructType, TimestampType
 
 from rsmq.body_format import PREFIX, add_origin
+from rsmq.codecs import CannotDecode
+from rsmq.codecs.readable import ReadableBodies
 from rsmq.spark.read.reasons import REASON_COLUMNS
 from rsmq.spark.read.sent_columns import SENT_COLUMNS
 from rsmq.wire.id_arrays import parse_sent_us_array
@@ -43,7 +45,10 @@ def build_arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def build_record_batch(
-    schema: pa.Schema, keys: QueueKeys, columns: Mapping[str, Sequence[Any]]
+    schema: pa.Schema,
+    keys: QueueKeys,
+    columns: Mapping[str, Sequence[Any]],
+    bodies: ReadableBodies | None = None,
 ) -> Any:
     """
     Return a record batch of messages of one queue.
@@ -55,7 +60,11 @@ def build_record_batch(
             ``receive_count``, and ``first_received`` and ``visible_at`` in Unix ms; and those of
             ``parse_reason_columns`` and ``read_sent_columns``. A column that the schema lacks may
             be missing. If ``first_received`` or ``visible_at`` is missing, it is null in all rows.
+        bodies: reads what is inside bodies; None leaves them as they are stored.
     """
+    if bodies is not None and "raw" in columns:
+        raws = [_read_body(bodies, keys, raw) for raw in columns["raw"]]
+        columns = {**columns, "raw": raws}
     ids = columns["id"]
     arrays = []
     for field in schema:
@@ -87,6 +96,13 @@ def _to_id_array(ids: Sequence[bytes]) -> Any:
     offsets = np.arange(0, len(joined) + 1, len(ids[0]), dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(joined)]
     return pa.Array.from_buffers(pa.string(), len(ids), buffers)
+
+
+def _read_body(bodies: ReadableBodies, keys: QueueKeys, raw: bytes) -> bytes:
+    try:
+        return bodies.read(raw, keys.zset)
+    except CannotDecode:  # one message must not stop a query
+        return raw
 
 
 def _to_body_array(raws: Sequence[bytes], kind: pa.DataType, keys: QueueKeys) -> Any:

@@ -274,7 +274,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if columns is not None and columns["id"]:
                 names = self._schema.fieldNames()
                 columns = read_sent_columns(queue.server, queue.keys, columns, names)
-                yield build_record_batch(schema, queue.keys, columns)
+                bodies = self.source.connection.bodies
+                yield build_record_batch(schema, queue.keys, columns, bodies)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Note the batch. ``latestOffset`` is called earlier, and acknowledges it."""

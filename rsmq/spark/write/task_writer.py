@@ -7,11 +7,13 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from rsmq.body_format import is_formatted
+from rsmq.codecs.readable import ReadableBodies
 from rsmq.errors import MessageTooLong, QueueNotFound
 from rsmq.operations.restore import restore_messages
 from rsmq.operations.sending import send_raws
@@ -22,6 +24,7 @@ from rsmq.spark.write.frame_rows import Destination, build_messages, measure_lar
 from rsmq.spark.write.send_columns import check_rows
 from rsmq.spark.write.sink_options import SinkOptions
 from rsmq.vocabulary.sends import SendOption
+from rsmq.wire.keys import QueueKeys
 
 #: The most bytes of bodies in a call; a single message may be larger.
 _MAX_CALL_BYTES = 4 * 1024 * 1024
@@ -70,6 +73,7 @@ class TaskWriter:
     def __init__(self, options: SinkOptions, write: str, batch: int, *, is_text: bool) -> None:
         self._options = options
         self._server = get_server(options.connection)
+        self._bodies = options.connection.bodies
         self._is_text = is_text
         self._created: set[str] = set()
         self._own: list[SendOption] = []
@@ -143,6 +147,8 @@ class TaskWriter:
         """Send or stage messages, as the options say."""
         options, rsmq = self._options, self._server.rsmq
         keys = self._server.namespace.queue(destination.queue)
+        if self._bodies is not None:
+            messages = [_write_body(self._bodies, keys, each) for each in messages]
         raws, values = _raws_of(messages), dict(destination.values)
         largest = 0
         if options.enforce_maxsize:
@@ -177,6 +183,16 @@ class TaskWriter:
                     options=checked,
                 )
             )
+
+
+def _write_body(bodies: ReadableBodies, keys: QueueKeys, message: Any) -> Any:
+    """Return a message whose body has its steps; one that has some already stays as it is."""
+    raw = message if isinstance(message, bytes) else message.raw
+    if is_formatted(raw):
+        return message
+    encoded = bodies.write(raw, keys.zset)
+    written = encoded.encode() if isinstance(encoded, str) else encoded
+    return written if isinstance(message, bytes) else replace(message, raw=written)
 
 
 def _raws_of(messages: list[Any]) -> list[bytes]:

@@ -1,0 +1,76 @@
+"""The option codec: frames, streams and writes with bodies that are compressed and encrypted."""
+
+from __future__ import annotations
+
+import pytest
+
+from rsmq import JSON
+from rsmq.body_format import parse_body
+from rsmq.codecs import Compressed, Encrypted
+from rsmq.spark import InvalidOption
+from tests.spark.conftest import columns
+
+KEY = bytes(range(32))
+CODEC = Encrypted(Compressed(JSON), keys={"k1": KEY})
+BODY = ["a small thing"] * 500
+PROGRAM = f"""
+from rsmq import JSON
+from rsmq.codecs import Compressed, Encrypted
+
+codec = Encrypted(Compressed(JSON), keys={{"k1": {KEY!r}}})
+"""
+
+
+@pytest.fixture
+def codec(tmp_path, monkeypatch, queue):
+    (tmp_path / "bodies_of_spark_test.py").write_text(PROGRAM)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return {"codec": "bodies_of_spark_test:codec"}
+
+
+def test_a_frame_has_what_is_inside(env, codec):
+    env.rsmq.send_messages("q", [BODY, 5], codec=CODEC)
+    env.rsmq.send_message("q", "plain")
+    env.rsmq.send_message("q", 1, codec=Encrypted(JSON, keys={"k9": KEY}))
+
+    texts = [row["message"] for row in env.read(queue="q", **codec)]
+    assert texts[:3] == [JSON.encode(BODY), "5", "plain"]
+    assert texts[3].startswith("rsmq-body/1:aes256gcm=k9:from=")
+    binary = [row["message"] for row in env.read(queue="q", bodyType="binary", **codec)]
+    assert binary == [each.encode() for each in texts]
+
+
+def test_without_the_codec_a_frame_has_the_stored_texts_with_their_queue(env, codec):
+    env.rsmq.send_messages("q", [BODY, 5], codec=CODEC)
+    texts = [row["message"].encode() for row in env.read(queue="q")]
+    assert {parse_body(each).origin for each in texts} == {f"{env.ns}:q".encode()}
+    assert [CODEC.for_queue(b"rsmq:other").decode(each) for each in texts] == [BODY, 5]
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize("kind", ["string", "binary"])
+def test_a_write_encrypts(env, codec, delivery, kind):
+    text = JSON.encode(BODY)
+    body = text.encode() if kind == "binary" else text
+    env.write(columns(message=kind), delivery=delivery, **codec).run([{"message": body}])
+
+    (message,) = env.rsmq.peek_messages("q", codec=CODEC)
+    assert message.raw.startswith(b"rsmq-body/1:zstd=")
+    assert message.body == BODY
+
+
+def test_a_write_leaves_what_is_encrypted(env, codec):
+    env.rsmq.create_queue("other")
+    env.rsmq.send_message("other", BODY, codec=CODEC)
+    (row,) = env.read(queue="other")
+    env.write(columns(message="string"), **codec).run([{"message": row["message"]}])
+
+    (message,) = env.rsmq.peek_messages("q", codec=CODEC)
+    assert message.raw == row["message"].encode()
+    assert message.body == BODY
+
+
+@pytest.mark.parametrize("name", ["nothing", "no_such_module:codec", "rsmq:RSMQ"])
+def test_a_codec_that_is_not_there(env, queue, name):
+    with pytest.raises(InvalidOption, match="Option codec: "):
+        env.source(queue="q", codec=name).schema()
