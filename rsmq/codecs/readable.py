@@ -16,7 +16,7 @@ from rsmq.errors import InvalidFormat, show
 from rsmq.errors.printable import format_count
 
 
-class ReadableBodies(QueueCodec[bytes, bytes]):
+class ReadableBodies(QueueCodec[str | bytes, bytes]):
     """
     A codec of the bytes inside the bodies of another codec.
 
@@ -30,7 +30,7 @@ class ReadableBodies(QueueCodec[bytes, bytes]):
         leaf = checked if self._steps is None else self._steps.leaf
         self._is_msgpack = isinstance(leaf, MsgpackCodec)
 
-    def for_queue(self, place: bytes) -> Codec[bytes, bytes]:
+    def for_queue(self, place: bytes) -> Codec[str | bytes, bytes]:
         return _OfQueue(self, place)
 
     def read(self, raw: bytes, place: bytes) -> bytes:
@@ -49,32 +49,33 @@ class ReadableBodies(QueueCodec[bytes, bytes]):
         except (TypeError, ValueError):
             return raw
 
-    def write(self, body: bytes, place: bytes) -> str | bytes:
+    def write(self, body: str | bytes, place: bytes) -> str | bytes:
         """
-        Return the body to store for bytes that ``read`` returns.
+        Return the body to store for a text, or for bytes that ``read`` returns.
 
         Raises:
             ValueError: they are not JSON, which becomes MessagePack.
         """
         if self._is_msgpack:
-            encoded: str | bytes = MsgpackCodec().encode(JSON.decode(body))
+            raw = body.encode() if isinstance(body, str) else body
+            encoded: str | bytes = MsgpackCodec().encode(JSON.decode(raw))
         else:
-            try:
-                encoded = body.decode()
+            try:  # so its size is measured as Node does it
+                encoded = body.decode() if isinstance(body, bytes) else body
             except UnicodeDecodeError:
                 encoded = body
         return encoded if self._steps is None else self._steps.close(encoded, place)
 
 
-class _OfQueue(QueueCodec[bytes, bytes]):
+class _OfQueue(QueueCodec[str | bytes, bytes]):
     def __init__(self, codec: ReadableBodies, place: bytes) -> None:
         self._codec = codec
         self._place = place
 
-    def for_queue(self, place: bytes) -> Codec[bytes, bytes]:
+    def for_queue(self, place: bytes) -> Codec[str | bytes, bytes]:
         return _OfQueue(self._codec, place)
 
-    def encode(self, body: bytes) -> str | bytes:
+    def encode(self, body: str | bytes) -> str | bytes:
         return self._codec.write(body, self._place)
 
     def decode(self, raw: bytes) -> bytes:

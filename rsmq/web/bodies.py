@@ -4,10 +4,19 @@ The bodies of messages in requests and answers.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
+from rsmq.body_format import is_formatted
 from rsmq.codecs import Codec
 from rsmq.codecs.body_fields import body_fields
+from rsmq.codecs.readable import ReadableBodies, summarize
+from rsmq.codecs.steps import StepCodec
+from rsmq.errors import BodyNotDecodable
+from rsmq.model import Message, StoredMessage
+from rsmq.web.client import Client
+
+AnyMessage = TypeVar("AnyMessage", Message[bytes], StoredMessage[bytes])
 
 
 class HttpBodies:
@@ -29,6 +38,33 @@ class HttpBodies:
 
 
 BODIES: Codec[str | bytes, bytes] = HttpBodies()
+
+
+def bodies_of(queues: Client) -> Codec[Any, bytes]:
+    """
+    Return the codec of the bodies of a namespace, as HTTP has them.
+
+    It is that of the server's client, if it compresses or encrypts; then bodies in answers are what
+    is inside.
+    """
+    codec = queues.codec
+    if isinstance(codec, StepCodec):
+        return ReadableBodies(codec)
+    return codec if isinstance(codec, ReadableBodies) else BODIES
+
+
+def open_message(message: AnyMessage) -> AnyMessage:
+    """Return a message with what is inside its body; the same one if the codec can't decode it."""
+    try:
+        body = message.body
+    except BodyNotDecodable:
+        return message
+    return message if body is message.raw else replace(message, raw=body)
+
+
+def show_steps(raw: bytes | None) -> str | None:
+    """Return what was done with a body that could not be undone, in words; else None."""
+    return summarize(raw) if raw is not None and is_formatted(raw) else None
 
 
 def show_body(raw: bytes | None) -> dict[str, Any]:

@@ -8,18 +8,21 @@ import asyncio
 import time
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from rsmq.body_format import describe, is_formatted
+from rsmq.codecs import Codec
 from rsmq.model import State
 from rsmq.operations.messages import get_part
 from rsmq.operations.operation import Operation
 from rsmq.search.message_filter import FilteredMessage, SearchFilter
 from rsmq.search.operations import STEP, SearchCandidate, SearchPosition, SearchStep, search_step
 from rsmq.search.redaction import Redaction
-from rsmq.web.bodies import BODIES
+from rsmq.web.bodies import BODIES, bodies_of, open_message
 from rsmq.web.client import Client
+from rsmq.web.fields import Refused
 
 T = TypeVar("T")
 
@@ -149,33 +152,51 @@ async def read_message(
     Raises:
         QueueNotFound: the queue does not exist.
     """
-    cut = None if redaction else max_bytes
-    found = await queues.run(get_part(queues.namespace, qname, id, codec=BODIES, max_bytes=cut))
+    codec = bodies_of(queues)
+    cut = None if redaction or codec is not BODIES else max_bytes
+    found = await queues.run(get_part(queues.namespace, qname, id, codec=codec, max_bytes=cut))
     if found is None:
         return None
-    message, size = found
-    return SearchCandidate(message, size, None, SearchPosition())
+    candidate = SearchCandidate(*found, None, SearchPosition())
+    return (await open_found([candidate], codec))[0]
+
+
+async def open_found(found: list[SearchCandidate], codec: Codec) -> list[SearchCandidate]:
+    """Return what was found, with what is inside bodies; with BODIES the same."""
+    if codec is BODIES:
+        return found
+
+    def open_each() -> list[SearchCandidate]:
+        messages = [open_message(each.message) for each in found]
+        return [
+            replace(each, message=message, size=len(message.raw))
+            for each, message in zip(found, messages, strict=True)
+        ]
+
+    return await walk_through([each.message.raw for each in found], 1, open_each)
 
 
 async def _run(
     queues: Client, query: MessageQuery, position: SearchPosition, wanted: int
 ) -> SearchStep:
-    terms = query.filter.terms
+    terms, codec = query.filter.terms, bodies_of(queues)
     # What the server does not compare needs whole bodies.
-    is_plain = not query.redaction and all(term.field != "json" for term in terms)
+    sees_stored = not query.redaction and codec is BODIES
+    is_plain = sees_stored and all(term.field != "json" for term in terms)
     has_cause = any(term.field == "cause" for term in terms)
-    of_server = [term for term in terms if not query.redaction or term.field != "body"]
+    of_server = [term for term in terms if sees_stored or term.field != "body"]
     step = search_step(
         queues.namespace.queue(query.queue),
         position,
-        codec=BODIES,
+        codec=codec,
         state=query.state,
         count=min(wanted, STEP) if is_plain and not has_cause else STEP,
         most=STEP if query.is_search else min(wanted, _PAGE_STEP),
         cut=BODY_BYTES if is_plain and not query.is_export else None,
         terms=of_server,
     )
-    return await (run_paced(queues, step) if query.is_search else queues.run(step))
+    found = await (run_paced(queues, step) if query.is_search else queues.run(step))
+    return replace(found, candidates=await open_found(found.candidates, codec))
 
 
 async def find_fitting(
@@ -221,6 +242,14 @@ def fits(query: MessageQuery, candidate: SearchCandidate) -> bool:
     """Return whether a message that the server has found fits, as its reader sees it."""
     message, filter = candidate.message, query.filter
     looks_into_bodies = any(term.field in {"body", "json"} for term in filter.terms)
+    if looks_into_bodies and is_formatted(message.raw):
+        raise Refused(
+            "bodyNotReadable",
+            f"The body of message {message.id} is {describe(message.raw)}, so bodies of this queue "
+            "can't be searched",
+            status=409,
+            hint="Search by other facts, or start the server with the codec of the bodies.",
+        )
     raw = query.redaction.body(message.raw) if looks_into_bodies else b""
     if raw is None:
         # No text and no value is found in a body that is withheld.

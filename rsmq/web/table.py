@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
 
+from rsmq.codecs import Codec
 from rsmq.model import Message
 from rsmq.search.redaction import Redaction
+from rsmq.web.bodies import bodies_of
 from rsmq.web.client import Client
 from rsmq.web.fields import Field
 from rsmq.web.walks import QueueWalks
@@ -107,6 +109,11 @@ class ApiCall:
     is_read_only: bool
     walks: QueueWalks
     namespaces: Callable[[], Mapping[str, str]] = dict
+
+    @property
+    def codec(self) -> Codec[Any, bytes]:
+        """The codec of the namespace's bodies, as HTTP has them."""
+        return bodies_of(self.queues)
 
 
 Handler: TypeAlias = Callable[[ApiCall], Coroutine[Any, Any, ApiAnswer]]

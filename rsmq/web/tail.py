@@ -27,7 +27,7 @@ from rsmq.operations.following import QueueFollower, pause_after_poll
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.scripts import loader_of
 from rsmq.search.redaction import Redaction
-from rsmq.web.bodies import BODIES
+from rsmq.web.bodies import bodies_of, open_message
 from rsmq.web.client import Client
 from rsmq.web.fields import Refused
 from rsmq.web.routes.forms import show_stored
@@ -80,7 +80,7 @@ class QueueTail:
         self._queues = queues
         self._qname = qname
         self._keys = queues.namespace.queue(qname)
-        self._follower = QueueFollower(self._keys, BODIES)
+        self._follower = QueueFollower(self._keys, bodies_of(queues))
         #: The receive counts of the messages that are watched, by their ids.
         self._counts: OrderedDict[str, int] = OrderedDict()
         self._events: deque[bytes] = deque(maxlen=MAX_EVENTS)
@@ -220,7 +220,8 @@ class QueueTail:
 
         def take(messages: list[StoredMessage[bytes]]) -> None:
             for message in messages:
-                shown = show_stored(message, self._redaction, max_bytes=MAX_BODY_BYTES)
+                opened = open_message(message)
+                shown = show_stored(opened, self._redaction, max_bytes=MAX_BODY_BYTES)
                 self._add("message", shown)
                 self._counts[message.id] = message.receive_count or 0
             while len(self._counts) > _MAX_WATCHED:

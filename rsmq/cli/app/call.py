@@ -79,7 +79,7 @@ class Call:
         return bool(self.options.get("realtime"))
 
     @cached_property
-    def codec(self) -> Codec[bytes, bytes]:
+    def codec(self) -> Codec[Any, bytes]:
         """
         The codec of bodies as bytes: of ``--codec``, or one that keeps them unchanged.
 

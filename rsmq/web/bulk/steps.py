@@ -8,7 +8,7 @@ messages that are still there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rsmq.model import State
@@ -20,15 +20,17 @@ from rsmq.search.message_filter import SearchFilter, parse_filter
 from rsmq.search.operations import STEP, SearchCandidate, SearchPosition, search_step
 from rsmq.search.redaction import Redaction
 from rsmq.trash.operations import CLOSED, MessageRow, delete_step
-from rsmq.web.bodies import BODIES
+from rsmq.web.bodies import BODIES, bodies_of
 from rsmq.web.bulk.records import OperationKind, OperationRecord
 from rsmq.web.client import Client
-from rsmq.web.search import MessageQuery, find_fitting
+from rsmq.web.search import MessageQuery, find_fitting, open_found
 from rsmq.web.selection.operations import delete_rows, move_rows
 from rsmq.wire.names import encode_name
 
 #: Ms for which an operation adds to a deletion that can be undone; then it begins another one.
 _PART_MS = 60_000
+#: The bytes of a body that say whether it can be searched.
+_HEAD_BYTES = 256
 _WALKS = {OperationKind.SWEEP: "sweep_dead_letters", OperationKind.SWEEP_EXPIRED: "sweep_expired"}
 
 
@@ -118,19 +120,22 @@ async def _change_found(client: Client, record: OperationRecord, most: int) -> B
     is_redrive = record.kind is OperationKind.REDRIVE
     state: State | None = "visible" if is_redrive else record.arguments.get("state")
     query = MessageQuery(record.queue, state, filter, most, Redaction())
-    fields = {term.field for term in filter.terms}
+    fields, codec = {term.field for term in filter.terms}, bodies_of(client)
+    is_opened = codec is not BODIES and bool(fields & {"body", "json"})
     found = await client.run(
         search_step(
             client.namespace.queue(record.queue),
             SearchPosition(score, id),
-            codec=BODIES,
+            codec=codec,
             state=state,
             # Terms of json and cause are compared here: few of those found may fit.
-            count=STEP if fields & {"json", "cause"} else most,
-            cut=None if "json" in fields else 0,
-            terms=filter.terms,
+            count=STEP if is_opened or fields & {"json", "cause"} else most,
+            cut=None if is_opened or "json" in fields else _HEAD_BYTES if "body" in fields else 0,
+            terms=[each for each in filter.terms if not is_opened or each.field != "body"],
         )
     )
+    if is_opened:
+        found = replace(found, candidates=await open_found(found.candidates, codec))
     candidates = [each for each in found.candidates if _was_there(each, record.fence_ms)]
     fitting, looked = await find_fitting(query, candidates, most)
     chosen = [candidates[at] for at in fitting]

@@ -17,7 +17,7 @@ from rsmq.model import Message, QueueAttributes, StoredMessage, make_received_me
 from rsmq.search.operations import SearchPosition
 from rsmq.search.redaction import Redaction
 from rsmq.vocabulary.stored import SHOWN_FACTS
-from rsmq.web.bodies import BODIES, cut_body, show_body
+from rsmq.web.bodies import BODIES, cut_body, open_message, show_body, show_steps
 from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape
 from rsmq.web.send_fields import list_shown_facts
 from rsmq.web.table import ApiCall, Scope
@@ -30,6 +30,12 @@ _OF_EACH = (
     Field("queue", Shape.TEXT, "Its queue."),
     Field("id", Shape.TEXT, "The id of the message."),
     *BODY_FIELDS[:2],
+    Field(
+        "steps",
+        Shape.TEXT,
+        "What was done with the body, if the server can't undo it, as in: encrypted (key k1), 512 "
+        "bytes stored.",
+    ),
     Field("receive_count", Shape.WHOLE, "How often it was received."),
     Field("first_received_ms", Shape.WHOLE, "When it was first received, Unix ms."),
     Field("sent_ms", Shape.WHOLE, "When it was sent, Unix ms."),
@@ -66,11 +72,13 @@ def receipt_of(message: Message[bytes]) -> str:
 
 def show_message(message: Message[bytes]) -> dict[str, Any]:
     """Return a received message."""
+    raw = open_message(message).raw
     return {
         "queue": message.queue,
         "id": message.id,
         "receipt": receipt_of(message),
-        **show_body(message.raw),
+        **show_body(raw),
+        "steps": show_steps(raw),
         "receive_count": message.receive_count,
         "first_received_ms": message.first_received_ms,
         "sent_ms": whole(message.sent_ms),
@@ -102,6 +110,7 @@ def show_stored(
         "queue": message.queue,
         "id": message.id,
         **show_body(shown),
+        "steps": show_steps(message.raw),
         "redacted": raw != message.raw,
         "truncated": is_cut,
         # Not the bytes of what the reader does not see.

@@ -12,7 +12,7 @@ from rsmq.explain import find_holders
 from rsmq.model import State, StoredMessage
 from rsmq.search.message_filter import SearchFilter, parse_filter
 from rsmq.search.operations import SearchCandidate, SearchPosition
-from rsmq.web.bodies import BODIES
+from rsmq.web.bodies import open_message
 from rsmq.web.fields import Field, Refused, Shape, between, one_of
 from rsmq.web.routes.forms import (
     QUEUE,
@@ -143,10 +143,10 @@ async def _get_body(call: ApiCall) -> ApiAnswer:
 
 
 async def _find(call: ApiCall) -> Any:
-    found = await call.queues.get_message(call.names[QUEUE], call.names["id"], codec=BODIES)
+    found = await call.queues.get_message(call.names[QUEUE], call.names["id"], codec=call.codec)
     if found is None:
         raise await message_gone(call)
-    return found
+    return open_message(found)
 
 
 STATE = Field(

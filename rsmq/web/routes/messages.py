@@ -52,9 +52,9 @@ async def send_one(call: ApiCall, body: str | bytes, options: dict[str, Any]) ->
             raise Refused("invalidFormat", "Pass one of Idempotency-Key and dedup_id")
         claim = KeyClaim(call.queues, queue, key, key, [_raw(body), _digestible(options)])
         window = options.setdefault("dedup_window", WINDOW_SECONDS)
-        sending = call.queues.send_message(queue, body, **options, dedup_id=key, codec=BODIES)
+        sending = call.queues.send_message(queue, body, **options, dedup_id=key, codec=call.codec)
         return await claim.send(window, sending)
-    return await call.queues.send_message(queue, body, **options, codec=BODIES)
+    return await call.queues.send_message(queue, body, **options, codec=call.codec)
 
 
 def _raw(body: str | bytes) -> bytes:
@@ -92,7 +92,7 @@ async def _send_batch(call: ApiCall) -> ApiAnswer:
         claim = KeyClaim(call.queues, queue, key, first or key, parts)
         options["dedup_window"] = window
     options |= {f"{name}s": _or_none(values) for name, values in lists.items()}
-    sending = call.queues.send_messages(queue, bodies, **options, codec=BODIES)
+    sending = call.queues.send_messages(queue, bodies, **options, codec=call.codec)
     try:
         ids = await (sending if claim is None else claim.send(window, sending))
     except MessageTooLong as error:
@@ -137,7 +137,7 @@ async def _publish(call: ApiCall) -> ApiAnswer:
     options = {
         each.name: call.values[each.name] for each in _PUBLISH_OPTIONS if each.name in call.values
     }
-    ids = await call.queues.publish(names, read_body(call.values), **options, codec=BODIES)
+    ids = await call.queues.publish(names, read_body(call.values), **options, codec=call.codec)
     return ApiAnswer({"ids": ids}, 201)
 
 

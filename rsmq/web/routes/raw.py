@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rsmq.model import Message
+from rsmq.web.bodies import open_message
 from rsmq.web.fields import Field, Shape
 from rsmq.web.routes.forms import QUEUE, receipt_of, whole
 from rsmq.web.routes.messages import OPTIONS, send_one
@@ -33,7 +34,7 @@ async def _pop(call: ApiCall) -> ApiAnswer:
 def _show(found: list[Message[Any]], *, has_receipt: bool) -> ApiAnswer:
     if not found:
         return ApiAnswer(status=204)
-    message = found[0]
+    message = open_message(found[0])
     headers = {
         "Content-Type": "application/octet-stream",
         "Rsmq-Id": _quote(message.id),

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from rsmq.errors import ClientClosed, InvalidValue
 from rsmq.model import Message
 from rsmq.web.access.principals import unauthorized
-from rsmq.web.bodies import BODIES
+from rsmq.web.bodies import bodies_of
 from rsmq.web.delivery import release, while_connected
 from rsmq.web.fields import SECONDS, Field, Refused, Shape, between
 from rsmq.web.liveness import liveness_of
@@ -98,16 +98,16 @@ async def _receive_some(
     call: ApiCall, names: list[str], number: int, wait: float
 ) -> list[Message[Any]]:
     queues: Any = call.queues
-    vt = call.values.get("vt")
+    vt, codec = call.values.get("vt"), bodies_of(queues)
     if number == 1 and len(names) == 1:  # its script is shorter
-        found = await queues.receive_message(names[0], vt=vt, wait=wait, codec=BODIES)
+        found = await queues.receive_message(names[0], vt=vt, wait=wait, codec=codec)
         return [] if found is None else [found]
     received: list[Message[Any]] = await queues.receive_messages(
         names,
         number,
         vt=vt,
         wait=wait,
-        codec=BODIES,
+        codec=codec,
         extend_groups=call.values.get("extend_groups", False),
     )
     return received
@@ -117,7 +117,7 @@ async def pop(call: ApiCall, names: list[str], number: int) -> list[Message[Any]
     """Pop messages. Messages are lost if the client leaves before it gets them."""
     queues: Any = call.queues
     wait = check_wait(call)
-    popping = queues.pop_messages(names, number, wait=wait, codec=BODIES)
+    popping = queues.pop_messages(names, number, wait=wait, codec=bodies_of(queues))
     if not wait:
         popped: list[Message[Any]] = await popping
         return popped
@@ -160,7 +160,7 @@ async def _recover(call: ApiCall) -> ApiAnswer:
         call.values.get("max", 1),
         idle=call.values["idle"],
         vt=call.values.get("vt"),
-        codec=BODIES,
+        codec=call.codec,
     )
     return ApiAnswer({"messages": [show_message(each) for each in found]}, messages=tuple(found))
 

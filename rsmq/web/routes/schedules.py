@@ -11,7 +11,7 @@ from rsmq.errors import InvalidFormat, MissingExtra
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.vocabulary.sends import SCHEDULE
 from rsmq.web.access.principals import ALL_QUEUES
-from rsmq.web.bodies import BODIES, show_body
+from rsmq.web.bodies import show_body
 from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape, between, one_of, read_body
 from rsmq.web.routes.forms import may, show_value
 from rsmq.web.send_fields import list_fields
@@ -85,7 +85,7 @@ async def _add(call: ApiCall) -> ApiAnswer:
     bodies = {each.name for each in BODY_FIELDS}
     body = read_body(values) if bodies & set(values) else ""
     options = {each: value for each, value in values.items() if each not in bodies}
-    changed = await call.queues.schedules.add(name, **options, body=body, codec=BODIES)
+    changed = await call.queues.schedules.add(name, **options, body=body, codec=call.codec)
     return ApiAnswer({"changed": changed}, 201 if before is None else 200)
 
 
