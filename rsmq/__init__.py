@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rsmq.codecs import TEXT as TEXT
     from rsmq.codecs import Codec as Codec
     from rsmq.errors import BodyNotDecodable as BodyNotDecodable
+    from rsmq.errors import BodyUnavailable as BodyUnavailable
     from rsmq.errors import ClientClosed as ClientClosed
     from rsmq.errors import ExecutorEnded as ExecutorEnded
     from rsmq.errors import ExecutorStalled as ExecutorStalled
@@ -79,6 +80,7 @@ else:
             "rsmq.codecs": ("BYTES", "JSON", "MSGPACK", "TEXT", "Codec"),
             "rsmq.errors": (
                 "BodyNotDecodable",
+                "BodyUnavailable",
                 "ClientClosed",
                 "ExecutorEnded",
                 "ExecutorStalled",

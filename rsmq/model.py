@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from rsmq.codecs import TEXT, Codec, make_not_decodable
 from rsmq.codecs.type_variables import B_co
+from rsmq.errors import BodyUnavailable
 from rsmq.errors.printable import format_count
 from rsmq.headers import read_headers
 from rsmq.wire.ids import parse_sent_us, parse_tick_ms
@@ -72,10 +73,13 @@ class _MessageFields(Generic[B_co]):
 
         Raises:
             BodyNotDecodable: the codec can't decode the body; ``raw`` has the bytes.
+            BodyUnavailable: the codec can't reach a key or the like now.
         """
         if self._body is _NOT_DECODED:
             try:
                 decoded = self._codec.decode(self.raw)
+            except BodyUnavailable:
+                raise
             except Exception as error:
                 raise make_not_decodable(self.queue, self.id, self.raw, error) from error
             _set_body(self, decoded)

@@ -2,9 +2,10 @@
 The keys of ``Encrypted``: from a dict, a file, the environment or a function.
 
 A function has one argument. For None it returns ``(id, key)`` of the key for new bodies, and for an
-id that key, or raises KeyError; for a key management service it decrypts a stored data key. It is
-called in the thread of the send or of the access to ``Message.body``, in an event loop too, so it
-should be quick: each key is kept, and the current one is asked for again after five minutes.
+id that key, or raises KeyError; for a key management service it decrypts a stored data key. Another
+exception means that the key can't be reached now. It is called in the thread of the send or of the
+access to ``Message.body``, in an event loop too, so it should be quick: each key is kept, and the
+current one is asked for again after five minutes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from rsmq.codecs.interface import CannotDecode
-from rsmq.errors import InvalidFormat, MissingExtra, MissingParameter, Shown, show, show_type
+from rsmq.errors import (
+    BodyUnavailable,
+    InvalidFormat,
+    MissingExtra,
+    MissingParameter,
+    Shown,
+    show,
+    show_type,
+)
 
 Key = bytes | str
 #: The kinds of ``Encrypted(keys=...)``.
@@ -78,9 +87,10 @@ class Keys:
             if self._ask is None:
                 raise UnknownKey(id)
             try:
-                found = _make_key(id, self._ask(id))
+                key = self._call(id)
             except KeyError:
                 raise UnknownKey(id) from None
+            found = _make_key(id, key)
             if len(self._keys) >= _MAX_KEPT:
                 self._keys = {}
             self._keys[id] = found
@@ -99,10 +109,23 @@ class Keys:
             return found
         assert self._ask is not None  # noqa: S101 - other sources have a current key
         with self._lock:
-            found = _make_key(*self._ask(None))
+            found = _make_key(*self._call(None))
             self._keys[found.id] = self._current = found
             self._asked_at = monotonic()
         return found
+
+    def _call(self, id: str | None) -> Any:
+        """Call the function; raises KeyError if it has no such key."""
+        assert self._ask is not None  # noqa: S101 - the callers have looked
+        try:
+            return self._ask(id)
+        except KeyError:
+            if id is not None:
+                raise
+            raise BodyUnavailable("The key for new bodies") from None
+        except Exception as error:
+            what = "The key for new bodies" if id is None else f"The key {id}"
+            raise BodyUnavailable(what) from error
 
     def __repr__(self) -> str:
         return f"<{', '.join(self._keys) or 'of a function'}>"

@@ -13,6 +13,7 @@ The exceptions of this library.
     ├── QueueNotFound         queueNotFound
     ├── QueueExists           queueExists
     ├── BodyNotDecodable      bodyNotDecodable
+    ├── BodyUnavailable       bodyUnavailable
     ├── ClientClosed          clientClosed
     ├── MissingExtra          missingExtra
     ├── InvalidOption         invalidOption
@@ -367,6 +368,20 @@ class BodyNotDecodable(RSMQError):
         self.id = id
         self.raw = raw
         self.key_id: str | None = None
+
+
+class BodyUnavailable(RSMQError):
+    """
+    A codec can't reach what it needs for a body now, such as its key; ``__cause__`` says why.
+
+    A send has stored nothing. ``Message.body`` may be read again later; a worker hides the message,
+    and the call is not an attempt.
+    """
+
+    code = "bodyUnavailable"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} can't be reached now", hint="Try again later.")
 
 
 class ClientClosed(RSMQError):

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from rsmq.codecs import CannotEncode, Codec
 from rsmq.errors import (
+    BodyUnavailable,
     InvalidFormat,
     InvalidValue,
     MessageNotString,
@@ -85,6 +86,7 @@ def encode_body(body: object, codec: Codec) -> tuple[bytes, int]:
 
     Raises:
         MessageNotString: the codec can't encode the body, or does not return str or bytes.
+        BodyUnavailable: the codec can't reach a key or the like now.
     """
     try:
         encoded = codec.encode(body)
@@ -94,6 +96,8 @@ def encode_body(body: object, codec: Codec) -> tuple[bytes, int]:
             return encoded, len(encoded)
     except CannotEncode as error:
         raise MessageNotString(value=show(body), summary=str(error), hint=error.hint) from error
+    except BodyUnavailable:
+        raise
     except Exception as error:
         # Not the text of the error: it may contain the body.
         raise MessageNotString(

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
-from rsmq.errors import InvalidFormat, MissingParameter, Shown, show
+from rsmq.errors import BodyUnavailable, InvalidFormat, MissingParameter, Shown, show
 from rsmq.errors.misuse import NamesElsewhere, explain_options
 from rsmq.tasks.arguments import TaskArguments
 from rsmq.tasks.body import NextTask, ResultOfNodes, read_next
@@ -30,7 +30,7 @@ from rsmq.vocabulary.signatures import takes_options_of
 from rsmq.wire.levels import level_queue
 from rsmq.worker.children.import_name import find_name_of_main
 from rsmq.worker.listener import ListenerOptions, is_async_function
-from rsmq.worker.outcome import DeadLetter
+from rsmq.worker.outcome import DeadLetter, Defer
 from rsmq.worker.run.unrun_result import reject_unrun_result
 
 if TYPE_CHECKING:
@@ -291,6 +291,8 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
             arguments, following = self.arguments.decode(body.get("args", {})), read_next(body)
             if following is not None:
                 follow.check_queue(following.queue)
+        except BodyUnavailable as error:
+            raise Defer(f"task {self.name}: {error}") from error
         except (WrongArgument, ValueError, InvalidFormat, MissingParameter) as error:
             raise DeadLetter(f"task {self.name}: {error}") from None
         return arguments, following

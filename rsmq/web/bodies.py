@@ -12,7 +12,7 @@ from rsmq.codecs import Codec
 from rsmq.codecs.body_fields import body_fields
 from rsmq.codecs.readable import ReadableBodies, summarize
 from rsmq.codecs.steps import StepCodec
-from rsmq.errors import BodyNotDecodable
+from rsmq.errors import BodyNotDecodable, BodyUnavailable
 from rsmq.model import Message, StoredMessage
 from rsmq.web.client import Client
 
@@ -57,7 +57,7 @@ def open_message(message: AnyMessage) -> AnyMessage:
     """Return a message with what is inside its body; the same one if the codec can't decode it."""
     try:
         body = message.body
-    except BodyNotDecodable:
+    except (BodyNotDecodable, BodyUnavailable):
         return message
     return message if body is message.raw else replace(message, raw=body)
 

@@ -15,6 +15,7 @@ from redis import exceptions as redis_errors
 from starlette.responses import Response
 
 from rsmq.errors import (
+    BodyUnavailable,
     ClientClosed,
     FlowNotFound,
     InvalidFormat,
@@ -52,6 +53,7 @@ _STATUS: tuple[tuple[type[RSMQError], int], ...] = (
     (QueueNotFound, 404),
     (JobNotFound, 404),
     (WorkerNotFound, 404),
+    (BodyUnavailable, 503),
     (FlowNotFound, 404),
     (JobNotTracked, 409),
     (QueueExists, 409),

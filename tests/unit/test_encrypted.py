@@ -18,6 +18,7 @@ from rsmq import (
     MSGPACK,
     TEXT,
     BodyNotDecodable,
+    BodyUnavailable,
     InvalidFormat,
     Message,
     MessageNotString,
@@ -349,3 +350,17 @@ def test_a_vector_of_nist():
         "56828838c5f61e6393ba7a0abcc9f662"
         "76fc6ece0f4e1768cddf8853bb2d551b"
     )
+
+
+def test_a_key_that_can_not_be_reached_is_not_a_fault_of_the_body():
+    raw = stored(bound(), 1)
+
+    def ask(id):
+        raise OSError("away")
+
+    away = bound(keys=ask)
+    with pytest.raises(BodyUnavailable, match="The key k1 can't be reached now") as caught:
+        _ = Message("orders", "id", raw, 1, None, away).body
+    assert isinstance(caught.value.__cause__, OSError)
+    with pytest.raises(BodyUnavailable, match="The key for new bodies can't be reached now"):
+        stored(away, 1)

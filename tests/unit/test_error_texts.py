@@ -74,6 +74,10 @@ TEXTS = [
             "bytes; codec=BYTES receives any body"
         ),
     ),
+    (
+        errors.BodyUnavailable("The key k1"),
+        "The key k1 can't be reached now. Try again later",
+    ),
     (errors.ClientClosed(), "Client is closed. Create a new client after close()"),
     (
         errors.MissingExtra("cli", "rsmq.cli"),

@@ -28,6 +28,7 @@ EXAMPLES = [
         "bodyNotDecodable",
         "The codec can't decode the body of message i in queue 'q'",
     ),
+    (errors.BodyUnavailable("A key"), "bodyUnavailable", "A key can't be reached now"),
     (errors.ClientClosed(), "clientClosed", "Client is closed"),
     (errors.MissingExtra("cli", "rsmq.cli"), "missingExtra", "rsmq.cli needs the extra 'cli'"),
     (errors.InvalidOption("vt", "is 1.", value="2"), "invalidOption", "Option vt: is 1."),

@@ -31,7 +31,7 @@ from typing import Any
 from rsmq.body_format import is_formatted
 from rsmq.codecs.body_fields import body_fields
 from rsmq.codecs.readable import summarize
-from rsmq.errors import BodyNotDecodable
+from rsmq.errors import BodyNotDecodable, BodyUnavailable
 from rsmq.model import Message, StoredMessage
 from rsmq.vocabulary.stored import SHOWN_FACTS
 
@@ -166,7 +166,7 @@ def shown_body(message: Message | StoredMessage) -> bytes:
     """Return a body as the codec of the program decodes it, or as it is stored if it can't."""
     try:
         body: bytes = message.body
-    except BodyNotDecodable:
+    except (BodyNotDecodable, BodyUnavailable):
         return message.raw
     return body
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from rsmq.codecs import make_not_decodable
+from rsmq.errors import BodyUnavailable
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.forked_copy import OwnProcess
 from rsmq.worker.middleware import Hooks
@@ -149,6 +150,8 @@ class Invoker:
             body = lane.codec.decode(lease.raw)
         except (HandlerTimedOut, HandlerStopped):  # in a child process, during a slow decoding
             raise
+        except BodyUnavailable as error:
+            raise Defer(str(error)) from error
         except BaseException as error:
             raise make_not_decodable(lane.name, lease.id, lease.raw, error) from error
         handlers = lane.listener.handlers
@@ -225,6 +228,9 @@ class Invoker:
                 body = lane.codec.decode(lease.raw)
             except (HandlerTimedOut, HandlerStopped):  # of the whole call, in a child process
                 raise
+            except BodyUnavailable as error:
+                lease.fail(Defer(str(error)))
+                continue
             except BaseException as error:  # noqa: BLE001 - only this message fails
                 lease.fail(make_not_decodable(lane.name, lease.id, lease.raw, error))
                 continue
