@@ -1,6 +1,7 @@
 """
 Writes what follows from the tables of ``rsmq/vocabulary`` and can't be made when it runs: the types
-of options, for type checkers and editors, and the list of a queue's fields, for scripts.
+of options, for type checkers and editors; the lists of a queue's fields and of the records of
+messages, for scripts; and the tables of the page of stored facts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, CREATE, SET
 from rsmq.vocabulary.sends import BATCH, PUBLISH, SCHEDULE, SEND, TASK
 from rsmq.vocabulary.signatures import OptionCall
-from rsmq.vocabulary.stored import QUEUE_FIELDS
+from rsmq.vocabulary.stored import QUEUE_FIELDS, RECORDS_BY_WAY, STORED_FACTS, Carrier, StoredFact
 
 _PACKAGE = Path(__file__).parents[1] / "rsmq"
 _SENDS = {
@@ -60,6 +61,33 @@ end
 """
 
 
+_KEYS = """\
+-- Generated from rsmq/vocabulary/stored.py by scripts/generate-sync. Do not edit.
+
+-- Returns the ends of the keys beside a queue with what {what}.
+local function {name}_keys()
+  return {{{names}}}
+end
+"""
+#: The carriers, as the page of stored facts calls them.
+_CARRIERS = {
+    Carrier.MOVE: "move",
+    Carrier.DEAD_LETTER: "dead letter",
+    Carrier.REDRIVE: "redrive",
+    Carrier.UNDO: "undo",
+    Carrier.EXPORT: "export, import",
+    Carrier.EXPORT_NEW: "import with new ids",
+    Carrier.MIGRATE: "migrate",
+    Carrier.SPARK_MIGRATE: "job migrate",
+    Carrier.ARCHIVE: "archive, replay",
+}
+_WAYS = {
+    "carried": "messages bring along that are imported, in the order of MESSAGE_RECORDS",
+    "moved": "messages take along to another queue",
+    "shown": "is returned with a message, its group aside",
+}
+
+
 def generate() -> Iterator[tuple[Path, str]]:
     """Yield each file with its text."""
     head = _HEAD.format(source="sends", what="sends", imports=_IMPORTS_OF_SENDS)
@@ -71,6 +99,38 @@ def generate() -> Iterator[tuple[Path, str]]:
     lists = {"attributes": _write_names(ATTRIBUTE_FIELDS), "staying": _write_names(staying)}
     path = _PACKAGE / "lua" / "fragments" / "attribute_fields.lua"
     yield path, _FIELDS.format(**lists)
+    for name, records in RECORDS_BY_WAY.items():
+        names = ", ".join(f"':x:{each}'" for each in records)
+        path = _PACKAGE / "lua" / "fragments" / f"{name}_keys.lua"
+        yield path, _KEYS.format(what=_WAYS[name], name=name, names=names)
+    page = _PACKAGE.parent / "docs" / "contributing" / "stored-facts.md"
+    text = page.read_text()
+    for head, rows in _write_tables():
+        before, _, after = text.partition(head)
+        text = before + head + rows + after[after.index("\n\n") + 1 :]
+    yield page, text
+
+
+def _write_tables() -> Iterator[tuple[str, str]]:
+    """Yield the head of each table of the page of stored facts, with the rows below it."""
+    names = [_CARRIERS[each] for each in Carrier]
+    cells = (
+        (f"`{fact.name}`", *("" if each in fact.left_by else "yes" for each in Carrier))
+        for fact in STORED_FACTS
+    )
+    head = f"| | {' | '.join(names)} |\n|{'---|' * (len(names) + 1)}\n"
+    yield head, "".join(f"| {' | '.join(each)} |\n" for each in cells)
+    rows = (f"| {each.text} | {_write_reasons(each)} |\n" for each in STORED_FACTS if each.left_by)
+    yield "| fact | reason |\n|---|---|\n", "".join(rows)
+
+
+def _write_reasons(fact: StoredFact) -> str:
+    carriers: dict[str, list[str]] = {}
+    for carrier, reason in fact.left_by.items():
+        carriers.setdefault(reason, []).append(_CARRIERS[carrier])
+    if len(carriers) == 1:
+        return next(iter(carriers))
+    return "; ".join(f"{reason} ({', '.join(names)})" for reason, names in carriers.items())
 
 
 def _write_names(fields: Iterable[str]) -> str:

@@ -29,7 +29,7 @@ local ids = {unpack(chosen, 4)}
 if #ids == 0 then
   ids = redis.call('ZRANGEBYSCORE', zset, '-inf', last ~= '' and last or now, 'LIMIT', skip, number)
 end
-local reasons, origins = reasons_of(zset, ids), {}
+local reasons, origins = records_of(zset, ids, ':x:reasons'), {}
 for each = 1, #ids do
   local text = string.match(reasons[each] or '', '^%d+:(.*)$')
   local is_json, reason = pcall(cjson.decode, text or '')

@@ -5,16 +5,16 @@
 -- ARGV[1] id    string      the message's id
 -- ARGV[2] cut   string      bytes of the body to return; '' = all
 --
--- returns {body, receive count or nil, first-received ms or nil, score, now ms, vt as stored, its reason or nil, the
---         error of its last attempt if it waits for a retry or nil, the bytes of the whole body}; nil if there is no
---         such message, or an id without a body
+-- returns {body, receive count or nil, first-received ms or nil, score, now ms, vt as stored, as in fragments/shown.lua,
+--         the error of its last attempt if it waits for a retry or nil, the bytes of the whole body}; nil if there is
+--         no such message, or an id without a body
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
 -- @include digits.lua
 -- @include queue.lua
 -- @include reserved.lua
--- @include reasons.lua
+-- @include shown.lua
 -- @include retrying.lua
 -- @include held_back.lua
 
@@ -30,9 +30,8 @@ local fields = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
 if not score or not fields[1] or is_reserved(id) then
   return false
 end
-local reason = reasons_of(zset, {id})[1] or false
 local now = server_time_ms()
 local failures = errors_of(zset, hash, {id}, {tonumber(score) > now and fields[2]})
 add_groups(zset, hash, {id}, failures)
 local body = cut == '' and fields[1] or string.sub(fields[1], 1, tonumber(cut))
-return {body, fields[2], fields[3], score, digits(now), stored[1], reason, failures[1], #fields[1]}
+return {body, fields[2], fields[3], score, digits(now), stored[1], shown_of(zset, {id}), failures[1], #fields[1]}

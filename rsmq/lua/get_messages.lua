@@ -6,7 +6,7 @@
 -- ARGV[2...] ids    strings     the messages' ids
 --
 -- returns {now ms, vt as stored, {body or nil, receive count or nil, first-received ms or nil, score or nil,
---         body ...} of as many ids as there was room for, {the reason of each or nil}, {the error of the last
+--         body ...} of as many ids as there was room for, as in fragments/shown.lua, {the error of the last
 --         attempt of each that waits for a retry, or what add_groups puts there, or nil}}; an id that is not in the queue has no score
 -- errors  QUEUENOTFOUND
 -- source  none in Node
@@ -14,7 +14,7 @@
 -- @include digits.lua
 -- @include queue.lua
 -- @include reserved.lua
--- @include reasons.lua
+-- @include shown.lua
 -- @include retrying.lua
 -- @include held_back.lua
 
@@ -45,4 +45,4 @@ for at = 2, #ids do
 end
 local errors = errors_of(zset, hash, looked_up, counts)
 add_groups(zset, hash, looked_up, errors)
-return {digits(now), stored[1], values, reasons_of(zset, looked_up), errors}
+return {digits(now), stored[1], values, shown_of(zset, looked_up), errors}

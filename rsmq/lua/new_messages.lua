@@ -12,8 +12,8 @@
 -- ARGV[5] room   integer     bytes of bodies at most, except for the first body
 --
 -- returns {score of the next position or nil at the end, ids of that score already read, now ms, vt
---         as stored, {id, body, receive count or '', first-received ms or '', score, id ...}, {the
---         reason of each or nil}, {the error of the last attempt of each that waits for a retry, or what
+--         as stored, {id, body, receive count or '', first-received ms or '', score, id ...}, as in
+--         fragments/shown.lua, {the error of the last attempt of each that waits for a retry, or what
 --         add_groups puts there, or nil}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
@@ -24,7 +24,7 @@
 -- @include walk.lua
 -- @include id.lua
 -- @include rank.lua
--- @include reasons.lua
+-- @include shown.lua
 -- @include retrying.lua
 -- @include held_back.lua
 
@@ -65,4 +65,4 @@ local score, behind = place_behind(found, passed, from, seen)
 ended = ended or #found == 0
 local errors = errors_of(zset, hash, ids, counts)
 add_groups(zset, hash, ids, errors)
-return {not ended and score, behind, digits(now), stored[1], messages, reasons_of(zset, ids), errors}
+return {not ended and score, behind, digits(now), stored[1], messages, shown_of(zset, ids), errors}

@@ -11,7 +11,7 @@
 --
 -- returns {score of the next position or nil at the end, ids of that score already read, how many
 --         are still to be skipped, now ms, vt as stored, {id, body, receive count or '',
---         first-received ms or '', score, id ...}, {the reason of each or nil}, {the error of the last
+--         first-received ms or '', score, id ...}, as in fragments/shown.lua, {the error of the last
 --         attempt of each that waits for a retry, or what add_groups puts there, or nil}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
@@ -21,7 +21,7 @@
 -- @include reserved.lua
 -- @include variadic.lua
 -- @include walk.lua
--- @include reasons.lua
+-- @include shown.lua
 -- @include retrying.lua
 -- @include held_back.lua
 
@@ -82,5 +82,4 @@ local score, behind = '-inf', seen + passed
 if hidden then
   score, behind = place_behind(found, passed, from, seen)
 end
-local reasons = reasons_of(zset, ids)
-return {#names > 0 and score, behind, hidden and skip or 0, now, stored[1], messages, reasons, errors}
+return {#names > 0 and score, behind, hidden and skip or 0, now, stored[1], messages, shown_of(zset, ids), errors}

@@ -72,10 +72,10 @@ local us = server_time_us()
 local now, time = math.floor(us / 1000), base36(us)
 local due = chosen[4] and chosen_messages()
   or due_messages(zset, hash, tonumber(last) or now, #suffixes / 22, tonumber(room), true)
-local told, ids, fields, members, groups = due.told, {}, {}, {}, {}
+local told, ids, fields, members, groups, others = due.told, {}, {}, {}, {}, {}
 for at = 1, due.number do
   ids[at] = told[2 * at - 1]
-  local new = redriven_id(zset, ids[at], time .. string.sub(suffixes, 22 * at - 21, 22 * at), groups)
+  local new = redriven_id(zset, ids[at], time .. string.sub(suffixes, 22 * at - 21, 22 * at), groups, others)
   fields[2 * at - 1], fields[2 * at] = new, with_origin(told[2 * at], zset)
   members[2 * at - 1], members[2 * at] = digits(now), new
 end
@@ -85,6 +85,7 @@ if due.number > 0 then
   store_groups(to_zset, to_hash, groups, members, now, stored[4])
   variadic('HSET', to_hash, fields)
   variadic('ZADD', to_zset, members)
+  store_others(to_zset, others)
   remove_messages(zset, hash, ids)
   forget_reasons(zset, ids)
 end

@@ -11,17 +11,7 @@
 -- ARGV[2] delay      integer     ms until they are visible, as in send_message.lua
 -- ARGV[3] suffixes   string      the 22 random characters of each id, sorted
 -- ARGV[4] channel    string      channel for the number of messages; '' = none
--- ARGV[5] options    string      the options, as in fragments/packed.lua: a JSON object with some of
---                                dedup_ids, unique_keys, groups: for each message its own; '' = without it. A
---                                group is as in fragments/groups.lua
---                                dedup_window: ms for which a second send with a dedup_id adds nothing
---                                replace: 1 = replace the message that has the unique_key, unless it was received
---                                max_wait: ms after its first send by which a replaced message is visible
---                                expires: ms after which the messages expire
---                                max_retries: their own number of retries, instead of that of the policy
---                                track: 1 = new and replaced messages get a record, as in fragments/jobs.lua
---                                rate_interval: microseconds between the messages with the same of the rate_keys
---                                rate_keys: for each message its group or limit key, as in fragments/groups.lua
+-- ARGV[5] options    string      the options, as in fragments/packed.lua: those of fragments/optional_sends.lua
 -- ARGV[6...] bodies  bytes       the messages
 --
 -- returns {first part of the ids, for each message the id of the earlier message in its place, else ''}

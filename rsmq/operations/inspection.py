@@ -13,7 +13,7 @@ from rsmq.model import MessageCounts, QueueAttributes, State, StoredMessage
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Steps
 from rsmq.operations.queues import get_queue_attributes
-from rsmq.operations.replies import parse_stored_message
+from rsmq.operations.replies import parse_stored_message, shown_at
 from rsmq.operations.walk import Position, parse_next_position, walk_step
 from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.keys import Namespace, QueueKeys
@@ -108,15 +108,15 @@ def _peek(
 
 def _parse_stored(keys: QueueKeys, codec: Codec, reply: tuple[Any, ...]) -> list[StoredMessage]:
     """Return the messages in the reply of a step, without ids that have no body."""
-    values, reasons, errors, now, vt = reply
+    values, shown, errors, now, vt = reply
     found = []
     bound = bind_codec(codec, keys.zset)
     for at in range(0, len(values), _VALUES_PER_MESSAGE):
         raw_id, raw, count, first, score = values[at : at + _VALUES_PER_MESSAGE]
-        reason = reasons[at // _VALUES_PER_MESSAGE] if reasons else None
         id = decode_name(raw_id)
-        error = errors[at // _VALUES_PER_MESSAGE]
-        stored = (raw, count or None, first or None, score, now, vt, reason, error)
+        index = at // _VALUES_PER_MESSAGE
+        of_message = shown_at(shown, index), errors[index]
+        stored = (raw, count or None, first or None, score, now, vt, *of_message)
         message = parse_stored_message(keys.name, id, bound, stored)
         if message is not None:
             found.append(message)

@@ -16,7 +16,13 @@ from rsmq.operations.batches import release_messages
 from rsmq.operations.confirmation import Confirm
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation, RetryClass
-from rsmq.operations.replies import DONE, RECEIVED_SINCE, parse_message, parse_stored_message
+from rsmq.operations.replies import (
+    DONE,
+    RECEIVED_SINCE,
+    parse_message,
+    parse_stored_message,
+    shown_at,
+)
 from rsmq.operations.scripts import load
 from rsmq.operations.send_options import SendOptions, check_send
 from rsmq.operations.sending import send_with_options
@@ -238,8 +244,12 @@ def get_part(
     bound = bind_codec(codec, keys.zset)
 
     def parse(reply: Any) -> tuple[StoredMessage, int] | None:
-        found = reply and parse_stored_message(keys.name, id, bound, reply[:-1])
-        return None if found is None else (found, reply[-1])
+        if reply is None:
+            return None
+        *stored, shown, error, size = reply
+        message = (*stored, shown_at(shown, 0), error)
+        found = parse_stored_message(keys.name, id, bound, message)
+        return None if found is None else (found, size)
 
     return Operation(
         load("get_message"),

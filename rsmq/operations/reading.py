@@ -12,7 +12,7 @@ from rsmq.codecs import BYTES
 from rsmq.model import StoredMessage
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, on_queue
-from rsmq.operations.replies import parse_stored_message
+from rsmq.operations.replies import parse_stored_message, shown_at
 from rsmq.operations.scripts import load
 from rsmq.vocabulary.stored import FoundRecord, MessageRecord
 from rsmq.wire.ids import GROUP_MARK
@@ -66,7 +66,7 @@ def get_messages(keys: QueueKeys, ids: Sequence[bytes]) -> Operation[LookupResul
     """Read messages by their ids as stored in Redis, at most 1,000 ids."""
 
     def parse(reply: Any) -> LookupResult:
-        now, vt, values, reasons, errors = reply
+        now, vt, values, shown, errors = reply
         messages: list[StoredMessage | None] = []
         ghosts = 0
         for index in range(len(values) // _VALUES_PER_ID):
@@ -75,8 +75,8 @@ def get_messages(keys: QueueKeys, ids: Sequence[bytes]) -> Operation[LookupResul
                 messages.append(None)
                 ghosts += score is not None
                 continue
-            reason = reasons[index] if reasons else None
-            stored = raw, count, first, score, now, vt, reason, errors[index]
+            of_message = shown_at(shown, index), errors[index]
+            stored = raw, count, first, score, now, vt, *of_message
             messages.append(parse_stored_message(keys.name, decode_name(ids[index]), BYTES, stored))
         return LookupResult(int(now), messages, ghosts)
 

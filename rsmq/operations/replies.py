@@ -5,7 +5,7 @@ Parsers of the replies of scripts.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from rsmq.codecs import Codec, bind_codec
@@ -18,7 +18,7 @@ from rsmq.model import (
     make_received_message,
 )
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, read_attributes
-from rsmq.wire.groups import NO_GROUP, parse_group
+from rsmq.vocabulary.stored import SHOWN_RECORDS
 from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import decode_names
@@ -131,14 +131,13 @@ def parse_stored_message(qname: str, id: str, codec: Codec, reply: Any) -> Store
     """Return the message in the reply of a read; None if there is none."""
     if reply is None:
         return None
-    raw, raw_count, raw_first, raw_score, raw_now, raw_vt, raw_reason, raw_error = reply
+    raw, raw_count, raw_first, raw_score, raw_now, raw_vt, (raw_reason, *records), raw_error = reply
     count = parse_integer(raw_count) or 0
     score, now = float(raw_score), int(raw_now)
     state: State = "visible" if score <= now else "in_flight" if count else "delayed"
-    group = NO_GROUP
+    raw_group = None
     if isinstance(raw_error, list):  # of a message with a group
         raw_error, raw_group, is_held_back = raw_error
-        group = parse_group(raw_group)
         if is_held_back and state in {"delayed", "in_flight"}:
             state = "held_back"
     if raw_error is not None:
@@ -161,10 +160,29 @@ def parse_stored_message(qname: str, id: str, codec: Codec, reply: Any) -> Store
         else None,
         reason=reason,
         last_error=None if raw_error is None else raw_error.decode(errors="replace"),
-        group=group.group,
-        limit_key=group.limit_key,
-        max_running=group.max_running,
+        **_read_shown([raw_group, *records]),
     )
+
+
+def _read_shown(records: Iterable[bytes | None]) -> dict[str, Any]:
+    """Return the values of ``SHOWN_FACTS`` in the records of a message, which are in order."""
+    values: dict[str, Any] = {}
+    for record, text in zip(SHOWN_RECORDS, records, strict=True):
+        if text:
+            values |= record.read(text)
+    return values
+
+
+def shown_at(shown: Sequence[Sequence[bytes | None]], index: int) -> list[bytes | None]:
+    """
+    Return the records of a message in the lists of ``shown_of``, as ``parse_stored_message`` reads
+    them.
+
+    Args:
+        shown: the lists; one is empty if the user lacks the right to its key.
+        index: the place of the message.
+    """
+    return [each[index] if each else None for each in shown]
 
 
 def _without_zero_fraction(number: float) -> float:

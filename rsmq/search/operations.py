@@ -12,7 +12,7 @@ from rsmq.codecs import Codec, bind_codec
 from rsmq.model import DeadLetterReason, State, StoredMessage
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
-from rsmq.operations.replies import parse_reason, parse_stored_message
+from rsmq.operations.replies import parse_reason, parse_stored_message, shown_at
 from rsmq.operations.scripts import loader_of
 from rsmq.search.message_filter import Term
 from rsmq.wire.ids import parse_sent_us
@@ -144,14 +144,14 @@ def search_step(
     """
 
     def parse(reply: Any) -> SearchStep:
-        score, last, skip, now, vt, scanned, values, reasons, errors = reply
+        score, last, skip, now, vt, scanned, values, shown, errors = reply
         candidates = []
         bound = bind_codec(codec, keys.zset)
         for number, at in enumerate(range(0, len(values), _VALUES_PER_MESSAGE)):
             raw_id, raw, size, rc, first, place = values[at : at + _VALUES_PER_MESSAGE]
-            reason = reasons[number] if reasons else None
             id = decode_name(raw_id)
-            stored = (raw, rc or None, first or None, place, now, vt, reason, errors[number])
+            of_message = shown_at(shown, number), errors[number]
+            stored = (raw, rc or None, first or None, place, now, vt, *of_message)
             message = parse_stored_message(keys.name, id, bound, stored)
             if message is not None:
                 behind = SearchPosition(place.decode(), id)

@@ -348,6 +348,23 @@ MESSAGE_RECORDS: tuple[MessageRecord, ...] = (
 )  # fmt: skip
 
 
+def _is_left(record: MessageRecord, carrier: Carrier) -> bool:
+    return any(carrier in each.left_by for each in STORED_FACTS if each.key == record.key)
+
+
+_SHOWN = {each.name for each in SHOWN_FACTS}
+#: Those of them that ``StoredMessage`` has: of the group, then as scripts return them.
+SHOWN_RECORDS = tuple(
+    record for record in MESSAGE_RECORDS if any(each.name in _SHOWN for each in record.values)
+)
+#: The keys of records by what scripts do with them.
+RECORDS_BY_WAY = {
+    "carried": [each.key for each in MESSAGE_RECORDS],
+    "moved": [each.key for each in MESSAGE_RECORDS if not _is_left(each, Carrier.MOVE)],
+    "shown": ["reasons", *(each.key for each in SHOWN_RECORDS if each is not GROUP)],
+}
+
+
 @dataclass(frozen=True, slots=True)
 class QueueField:
     """

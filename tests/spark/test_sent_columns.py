@@ -13,8 +13,7 @@ from tests.spark.conftest import columns
 KEPT = ["id", "message", "visible_at", "receive_count", "first_received", *SENT_COLUMNS]
 STRUCT = columns(
     id="string", message="string", visible_at="timestamp", receive_count="long",
-    first_received="timestamp", group="string", limit_key="string", max_running="long",
-    expires_at="timestamp", max_retries="long",
+    first_received="timestamp", **{name: kind.typeName() for name, kind in SENT_COLUMNS.items()},
 )  # fmt: skip
 
 
@@ -37,7 +36,7 @@ def read(env, queue="q"):
 
 def test_a_frame_has_the_options_of_each_message(env, sent):
     found = {
-        name: tuple(row[each] for each in SENT_COLUMNS if each != "expires_at")
+        name: tuple(row[each] for each in ("group", "limit_key", "max_running", "max_retries"))
         for name, row in read(env).items()
     }
     assert found == {

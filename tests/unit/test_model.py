@@ -114,8 +114,8 @@ def test_repr_shows_the_length_of_the_body_and_never_the_body():
     assert repr(message(raw=b"secret", kind=StoredMessage)) == (
         f"StoredMessage(queue='q', id='{ID}', raw=<6 bytes>, receive_count=2, "
         "first_received_ms=1700000000123, sent_ms=None, state='visible', visible_at_ms=0, "
-        "last_received_ms=None, reason=None, last_error=None, group=None, limit_key=None, "
-        "max_running=None)"
+        "last_received_ms=None, reason=None, last_error=None, "
+        f"{', '.join(f'{each.name}=None' for each in SHOWN_FACTS)})"
     )
     decoded = message(raw=b'"secret"')
     assert decoded.body == "secret"
@@ -139,6 +139,7 @@ def test_the_facts_that_faces_show_are_attributes_of_stored_messages():
 
 
 def test_facts_of_a_message_are_shown_on_its_page_with_escapes():
-    message = {"group": None, "limit_key": "a\u202eb", "max_running": 1200}
+    nothing = dict.fromkeys(each.name for each in SHOWN_FACTS)
+    message = nothing | {"limit_key": "a\u202eb", "max_running": 1200}
     assert show_facts(message) == [("limit key", "a\\u202eb, 1,200 at a time")]
-    assert show_facts({"group": "g", "limit_key": None, "max_running": None}) == [("group", "g")]
+    assert show_facts(nothing | {"group": "g"}) == [("group", "g")]

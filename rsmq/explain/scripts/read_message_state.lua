@@ -57,7 +57,7 @@ return {
   {score, size, found[1], found[2], redis.call('ZRANK', zset, id) or 0,
     is_hidden and found[1] and worker_of(zset, id, found[1], name, held, registered)},
   {unbegun_receives(zset, hash, {id})[1], errors_of(zset, hash, {id}, {is_hidden and found[1]})[1],
-    reasons_of(zset, {id})[1] or false, retries or false, expires and digits(expires) or false,
+    records_of(zset, {id}, ':x:reasons')[1] or false, retries or false, expires and digits(expires) or false,
     type(alone) == 'string' and alone, failed_receives(zset, hash, {id})[1]},
   job_of(hash, zset, id, now), exists, dead, message_before(hash, zset, id),
 }

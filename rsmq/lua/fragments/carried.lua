@@ -1,14 +1,10 @@
--- Records of messages that come along with their ids, as by an import, a migration or Spark: by the name of their key, a
--- list of id and record in turn. The names are those of MESSAGE_RECORDS in vocabulary/stored.py, in its order.
+-- Records of messages that come along with their ids, as by an import, a migration or Spark: by the end of their key, a
+-- list of id and record in turn.
+-- @include carried_keys.lua
 -- @include limiting.lua
 -- @include local_groups.lua
 -- @include regrouping.lua
 -- @include variadic.lua
-
--- Returns the names.
-local function carried_keys()
-  return {'group_of', 'limits'}
-end
 
 -- Returns the records of lists, of which each comes behind the number of its texts, from index `at` on; and the index
 -- behind them.
@@ -59,24 +55,32 @@ local function split_carried(carried, zset, id, text)
   return is_carried
 end
 
--- Before messages are added: removes limits of messages that have left the queue. Fails, before any change, if memory is
--- full, or without the right to the limits.
+-- Before messages are added: removes records of messages that have left the queue. Fails, before any change, if memory is
+-- full, or without the right to the records.
 local function prepare_carried(zset, hash, carried)
-  require_local_groups_of(zset, carried.group_of or {})
-  local limits = carried.limits or {}
-  if #limits > 0 then
-    require_local_beside(zset, ':x:limits')
-    redis.call('ZADD', zset, 'XX', '0', '\0none') -- fails if memory is full; after the next ones Redis allows all
-    remove_free_limits(zset .. ':x:limits', #limits / 2, zset, redis.call('HGET', hash, 'x:limited'))
+  require_local_groups_of(zset, carried[':x:group_of'] or {})
+  for _, name in ipairs(carried_keys()) do
+    local number = #(carried[name] or {}) / 2
+    if name ~= ':x:group_of' and number > 0 then
+      require_local_beside(zset, name)
+      redis.call('ZADD', zset, 'XX', '0', '\0none') -- fails if memory is full; after the next ones Redis allows all
+      local limited = name ~= ':x:limits' or redis.call('HGET', hash, 'x:limited')
+      remove_free_limits(zset .. name, number, zset, limited)
+    end
   end
 end
 
 -- Stores the records of messages that were added.
 local function store_carried(zset, hash, carried, now)
-  local limits = carried.limits or {}
-  if #limits > 0 then
-    mark_limited(hash, redis.call('HGET', hash, 'x:limited'), '1')
-    variadic('HSET', zset .. ':x:limits', limits)
+  for _, name in ipairs(carried_keys()) do
+    local list = carried[name] or {}
+    if name == ':x:group_of' then
+      regroup(zset, hash, list, now)
+    elseif #list > 0 then
+      if name == ':x:limits' then
+        mark_limited(hash, redis.call('HGET', hash, 'x:limited'), '1')
+      end
+      variadic('HSET', zset .. name, list)
+    end
   end
-  regroup(zset, hash, carried.group_of or {}, now)
 end

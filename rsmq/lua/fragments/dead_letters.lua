@@ -73,25 +73,6 @@ local function is_dead(zset, hash, id, receives, dead)
   return begun_receives(zset, hash, id, receives) >= limit
 end
 
--- Stores the group of a message beside another queue, to which the message is moved: a redrive gives it back. A user may
--- lack the right; then the message has no group there. Also removes the records of a message that is gone.
-local function move_group(zset, to, id)
-  local record = string.sub(id, -2) == 'Gr' and redis.pcall('HGET', zset .. ':x:group_of', id)
-  if type(record) == 'string' then
-    local records = to.zset .. ':x:group_of'
-    redis.pcall('HSET', records, id, record)
-    local found = redis.pcall('HRANDFIELD', records, 2, 'WITHVALUES')
-    for at = 1, found and #found or 0, 2 do
-      if found[at] ~= id and not redis.call('ZSCORE', to.zset, found[at]) then
-        local member = (string.match(found[at + 1], '^%d+:(.+)$') or '') .. '\0' .. found[at]
-        redis.pcall('ZREM', to.zset .. ':x:admitted', member) -- the user may lack the right
-        redis.pcall('ZREM', to.zset .. ':x:held_back', member)
-        redis.call('HDEL', records, found[at])
-      end
-    end
-  end
-end
-
 -- Stores from which queue a dead letter came, as workers store it. At most 10,000 reasons are stored, for 30 days. A user
 -- may lack the right.
 local function store_source(to, id, receives)
@@ -122,7 +103,8 @@ local function transfer(zset, hash, to, id, score)
   if has_limits(to.has_limits) then
     forget_limits(to.zset, id)
   end
-  move_group(zset, to, id)
+  -- @include moving.lua
+  store_moved(to.zset, id, records_to_move(zset, id)) -- a redrive gives the group back
   if to.source then
     store_source(to, id, values[2])
   end

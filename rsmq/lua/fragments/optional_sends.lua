@@ -1,4 +1,14 @@
--- Sends with options. A send is a table with the keys and arguments of send_with_options.lua by name: hash, zset, records,
+-- Sends with options:
+--   dedup_ids, unique_keys, groups   for each message its own; '' = without it. A group is as in groups.lua
+--   dedup_window                     ms for which a second send with a dedup_id adds nothing
+--   replace                          1 = replace the message that has the unique_key, unless it was received
+--   max_wait                         ms after its first send by which a replaced message is visible
+--   expires                          ms after which the messages expire
+--   max_retries                      their own number of retries, instead of that of the policy
+--   track                            1 = new and replaced messages get a record, as in jobs.lua
+--   rate_interval                    microseconds between the messages with the same of the rate_keys
+--   rate_keys                        for each message its group or limit key, as in groups.lua
+-- A send is a table with the keys and arguments of send_with_options.lua by name: hash, zset, records,
 -- unique, limits and rates; largest, delay, suffixes and channel; options, as packed.lua returns them; and arguments, of
 -- which those after the first `before` are the bodies. It also has the server's time: us, and now in ms. Functions of an
 -- option are in blocks, so that a call makes only those that it needs, once.

@@ -20,13 +20,13 @@ local function room_for_reasons(reasons, zset, bound)
   return bound - redis.call('HLEN', reasons)
 end
 
--- Returns the reasons of messages as stored, in order; an empty table if the user lacks the right. It fails if the
--- hash is on another node of a cluster.
-local function reasons_of(zset, ids)
+-- Returns the records of messages as stored, in order; an empty table if the user lacks the right to their key. It fails
+-- if the hash is on another node of a cluster.
+local function records_of(zset, ids, name)
   if #ids > 0 then
-    require_local_beside(zset, ':x:reasons')
+    require_local_beside(zset, name)
   end
-  local found = #ids > 0 and redis.pcall('HMGET', zset .. ':x:reasons', unpack(ids)) or {}
+  local found = #ids > 0 and redis.pcall('HMGET', zset .. name, unpack(ids)) or {}
   return found.err and {} or found
 end
 

@@ -25,4 +25,4 @@ local ids, scores = {}, {}
 for at = 1, #found, 2 do
   ids[#ids + 1], scores[#scores + 1] = found[at], found[at + 1]
 end
-return {ids, scores, reasons_of(zset, ids)}
+return {ids, scores, records_of(zset, ids, ':x:reasons')}

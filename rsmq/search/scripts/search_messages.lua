@@ -19,7 +19,7 @@
 --
 -- returns {the score of the last id or nil at the end of the queue, that id, how many are still to be skipped, now
 --         ms, vt as stored, how many ids were looked at, {id, body, its bytes, receive count or '', first-received
---         ms or '', score, id ...}, {the reason of each or nil}, {the error of the last attempt of each that waits
+--         ms or '', score, id ...}, as in fragments/shown.lua, {the error of the last attempt of each that waits
 --         for a retry or nil}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
@@ -29,7 +29,7 @@
 -- @include reserved.lua
 -- @include variadic.lua
 -- @include rank.lua
--- @include reasons.lua
+-- @include shown.lua
 -- @include retrying.lua
 -- @include terms.lua
 -- @include held_back.lua
@@ -92,4 +92,4 @@ while passed < #names and #ids < count and (room > 0 or passed == 0) do
 end
 local is_end = passed == #names and #names < most
 local score = not is_end and found[2 * passed]
-return {score, found_ids[passed] or '', skip, now, stored[1], passed, messages, reasons_of(zset, ids), errors}
+return {score, found_ids[passed] or '', skip, now, stored[1], passed, messages, shown_of(zset, ids), errors}

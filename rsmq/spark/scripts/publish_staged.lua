@@ -19,6 +19,7 @@
 -- @include variadic.lua
 -- @include digits.lua
 -- @include carried.lua
+-- @include carried_keys.lua
 -- @include restoring.lua
 
 local hash, zset, staged = KEYS[1], KEYS[2], KEYS[3]

@@ -54,5 +54,5 @@ local function find_dead(zset, id, namespace, target)
   if type(score) ~= 'string' then
     return 1, false
   end
-  return 1, {score, reasons_of(to_zset, {id})[1] or false}
+  return 1, {score, records_of(to_zset, {id}, ':x:reasons')[1] or false}
 end
