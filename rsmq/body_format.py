@@ -14,7 +14,8 @@ import binascii
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote, unquote_to_bytes
 
@@ -55,8 +56,11 @@ class BodyStep:
     parameters: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        encoded = "/".join(quote(each, safe="") for each in self.parameters)
-        return f"{self.name}={encoded}" if self.parameters else self.name
+        return (
+            f"{self.name}={'/'.join(map(_quote, self.parameters))}"
+            if self.parameters
+            else self.name
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,8 @@ def parse_head(raw: bytes) -> tuple[FormattedBody, int]:
                 "Update rsmq: this version reads version 1.",
             )
         raise FormatError("The body begins as one in the format of bodies, and is damaged")
-    names = dict(each.partition("=")[::2] for each in found["fields"].decode().split(";") if each)
+    fields = found["fields"].decode()
+    names = dict(each.partition("=")[::2] for each in fields.split(";") if each) if fields else {}
     steps = tuple(_parse_step(each) for each in found["steps"].decode().split(",") if each)
     origin = names.get(_FROM)
     head = FormattedBody(
@@ -139,7 +144,7 @@ def parse_body(raw: bytes) -> FormattedBody:
         payload = binascii.a2b_base64(raw[start:], strict_mode=True)
     except binascii.Error:
         raise FormatError("The payload of the body is not base64") from None
-    return replace(head, payload=payload)
+    return FormattedBody(head.steps, payload, head.origin, head.headers)
 
 
 def add_origin(raw: bytes, origin: bytes) -> bytes:
@@ -207,8 +212,10 @@ def _parse_step(text: str) -> BodyStep:
 
 
 def _parse_headers(names: Mapping[str, str]) -> dict[str, str]:
+    if _HEADERS not in names:
+        return {}
     try:
-        headers: Any = json.loads(_unquote(names.get(_HEADERS, "%7B%7D")))
+        headers: Any = json.loads(_unquote(names[_HEADERS]))
     except (ValueError, RecursionError):
         raise FormatError("The headers of the body are damaged") from None
     if not isinstance(headers, dict):
@@ -216,6 +223,12 @@ def _parse_headers(names: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if isinstance(value, str)}
 
 
+@lru_cache(maxsize=1024)
+def _quote(text: str) -> str:
+    return quote(text, safe="")
+
+
+@lru_cache(maxsize=1024)
 def _unquote(text: str) -> str:
     try:
         return unquote(text, errors="strict")

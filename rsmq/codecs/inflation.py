@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import threading
 import zlib
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from rsmq.body_format import BodyStep
@@ -75,31 +77,35 @@ def load_zstandard() -> Any:
     return zstandard
 
 
-def _compress_zstd(raw: bytes) -> bytes:
+def _of_this_thread(name: str, make: Callable[[], Any]) -> Any:
+    """Return an object of zstandard, one for each thread: making it takes longer than its work."""
     try:
-        compressor = _of_thread.compressor
-    except AttributeError:  # one for each thread: they are not safe for several
-        compressor = load_zstandard().ZstdCompressor(level=LEVELS["zstd"])
-        _of_thread.compressor = compressor
-    packed: bytes = compressor.compress(raw)
+        return getattr(_of_thread, name)
+    except AttributeError:
+        made = make()
+        setattr(_of_thread, name, made)
+        return made
+
+
+def _compress_zstd(raw: bytes) -> bytes:
+    zstandard = load_zstandard()
+    make = partial(zstandard.ZstdCompressor, level=LEVELS["zstd"])
+    packed: bytes = _of_this_thread("compressor", make).compress(raw)
     return packed
 
 
 def _inflate_zstd(packed: bytes, size: int) -> bytes | None:
     zstandard = load_zstandard()
-    inflater = zstandard.ZstdDecompressor(max_window_size=MAX_BODY_BYTES)
-    parts: list[bytes] = []
-    found = 0
     try:
-        # In parts: a frame's own size is not to be believed.
-        for part in inflater.read_to_iter(packed):
-            found += len(part)
-            if found > size:
-                return None
-            parts.append(part)
+        # The frame may declare a size of its own, for which memory would be reserved.
+        declared = zstandard.get_frame_parameters(packed).content_size
+        if declared not in {size, zstandard.CONTENTSIZE_UNKNOWN}:
+            return None
+        inflater = _of_this_thread("inflater", zstandard.ZstdDecompressor)
+        inflated: bytes = inflater.decompress(packed, max_output_size=size, allow_extra_data=False)
     except zstandard.ZstdError:
         return None
-    return b"".join(parts)
+    return inflated
 
 
 def _compress_zlib(raw: bytes) -> bytes:
