@@ -71,6 +71,10 @@ class SqsContent:
 
     def encode(self) -> str:
         """Return the body to store."""
+        if not (self.attributes or self.group or self.dedup_id or self.trace) and (
+            split_envelope(self.body.encode()) is None
+        ):
+            return self.body
         types = {
             name: each["DataType"]
             for name, each in self.attributes.items()
@@ -84,10 +88,6 @@ class SqsContent:
         }
         if meta:
             headers[_META] = json.dumps(meta)
-        raw = self.body.encode()
-        is_plain = split_envelope(raw) is None
-        if not headers and is_plain:
-            return self.body
         body = self.body if _is_object_or_list(self.body) else json.dumps(self.body)
         return f"{_HEAD}{json.dumps(headers)}{_BETWEEN}{body}}}"
 

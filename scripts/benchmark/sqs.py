@@ -3,9 +3,9 @@ The speed of clients of SQS with ``rsmq web``, beside its own API and another se
 
     .venv/bin/python -m scripts.benchmark.sqs [--messages N] [--other URL]
 
-It starts Redis and ``rsmq web``. 64 calls run at a time, and each sends, or receives and deletes,
-one message or ten. ``--other`` is the address of a running server such as ``moto_server``, which
-gets a tenth of the messages. Then 80,000 messages in 10,000 groups go through a FIFO queue.
+It starts Redis and ``rsmq web``. One call or 64 run at a time, and each sends, or receives and
+deletes, one message or ten. ``--other`` is the address of a running server such as ``moto_server``,
+which gets a tenth of the messages. Then 80,000 messages in 10,000 groups go through a FIFO queue.
 """
 
 from __future__ import annotations
@@ -115,9 +115,13 @@ class OwnApi:
 
 
 async def _measure(
-    label: str, calls: int, number: int, work: Callable[[int], Awaitable[None]]
+    label: str,
+    calls: int,
+    number: int,
+    work: Callable[[int], Awaitable[None]],
+    at_a_time: int = _AT_A_TIME,
 ) -> None:
-    """Run calls, 64 at a time, and print the messages of a second and the times of the calls."""
+    """Run calls, and print the messages of a second and the times of the calls."""
     left, times = iter(range(calls)), []
 
     async def run() -> None:
@@ -127,11 +131,11 @@ async def _measure(
             times.append(time.perf_counter() - begun)
 
     begun = time.perf_counter()
-    await asyncio.gather(*(run() for _ in range(_AT_A_TIME)))
+    await asyncio.gather(*(run() for _ in range(at_a_time)))
     rate = calls * number / (time.perf_counter() - begun)
     p50 = statistics.median(times) * 1000
     p99 = sorted(times)[int(len(times) * 0.99)] * 1000
-    print(f"{label:34} {rate:9,.0f} messages/s   p50 {p50:6.1f} ms   p99 {p99:6.1f} ms", flush=True)
+    print(f"{label:45} {rate:9,.0f} messages/s   p50 {p50:6.1f} ms   p99 {p99:6.1f} ms", flush=True)
 
 
 async def _compare(messages: int, sqs_url: str, url: str, other: str | None) -> None:
@@ -143,13 +147,11 @@ async def _compare(messages: int, sqs_url: str, url: str, other: str | None) -> 
         if other is not None:
             servers.append(("the other", Sqs(session, other), messages // 10))
         for label, server, count in servers:
-            for number in (1, 10):
-                await server.create(f"q{number}")
-                await _measure(f"{label}: send {number}", count // number, number, server.send)
-                await _measure(
-                    f"{label}: receive and delete {number}", count // number, number,
-                    server.consume,
-                )  # fmt: skip
+            for number, at_a_time, share in ((1, 1, 10), (1, _AT_A_TIME, 1), (10, _AT_A_TIME, 10)):
+                await server.create(f"q{number}-{at_a_time}")
+                calls, name = count // share, f"{number}, {at_a_time} at a time"
+                for what, work in (("send", server.send), ("receive and delete", server.consume)):
+                    await _measure(f"{label}: {what} {name}", calls, number, work, at_a_time)
         fifo = Sqs(session, sqs_url)
         await fifo.create("q.fifo", FifoQueue="true", ContentBasedDeduplication="false")
         numbers = iter(range(8000))

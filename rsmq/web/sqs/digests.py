@@ -19,10 +19,8 @@ def md5(data: bytes) -> str:
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
-def md5_of_attributes(attributes: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Return the digest of attributes of a message; None without attributes."""
-    if not attributes:
-        return None
+def md5_of_attributes(attributes: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the digest of attributes of a message."""
     digest = hashlib.md5(usedforsecurity=False)
     for name in sorted(attributes):
         attribute = attributes[name]

@@ -53,6 +53,7 @@ class QueueRecord:
         stored: the field of SQS as stored; empty without it.
         attributes: the attributes that only SQS has.
         tags: by key.
+        is_fifo: whether it is a FIFO queue.
     """
 
     name: str
@@ -61,11 +62,7 @@ class QueueRecord:
     stored: bytes = b""
     attributes: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_fifo(self) -> bool:
-        """Whether it is a FIFO queue."""
-        return is_fifo(self.name)
+    is_fifo: bool = False
 
     @property
     def max_bytes(self) -> int:
@@ -139,12 +136,12 @@ class QueueRecords:
         vt, delay, maxsize, stored = await self._queues.run(reading)
         attributes, tags = decode_settings(stored)
         # A queue NAME_fifo of another client is not the FIFO queue NAME.fifo, nor the other way.
-        exists = vt is not None and delay is not None
-        if not exists or maxsize is None or is_fifo(name) != has_fifo(attributes):
+        exists, fifo = vt is not None and delay is not None, is_fifo(name)
+        if not exists or maxsize is None or fifo != has_fifo(attributes):
             raise queue_not_found()
         number = maxsize.decode("latin-1")
         size = int(number) if number.isdecimal() else UNLIMITED
-        return QueueRecord(name, qname, size, bytes(stored or b""), attributes, tags)
+        return QueueRecord(name, qname, size, bytes(stored or b""), attributes, tags, fifo)
 
     async def name_of(self, qname: str) -> str:
         """Return the name of SQS of a queue of this library."""

@@ -68,4 +68,5 @@ class ReceiptSigner:
 
     def _signature(self, qname: str, receipt: bytes) -> bytes:
         text = qname.encode(errors="surrogateescape") + b"\0" + receipt
-        return hmac.digest(self._key, text, hashlib.sha256)[:_SIGNATURE_BYTES]
+        # HMAC takes four times as long for such short texts.
+        return hashlib.blake2b(text, key=self._key, digest_size=_SIGNATURE_BYTES).digest()

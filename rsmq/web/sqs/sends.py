@@ -184,11 +184,16 @@ def _show(queue: QueueRecord, message: NewMessage, id: str) -> dict[str, Any]:
     shown = {
         "MessageId": digests.message_id(id),
         "MD5OfMessageBody": digests.md5(message.content.body.encode()),
-        "MD5OfMessageAttributes": digests.md5_of_attributes(message.content.attributes),
-        "MD5OfMessageSystemAttributes": digests.md5_of_attributes(message.system),
-        "SequenceNumber": digests.sequence_number(id) if queue.is_fifo else None,
     }
-    return {name: value for name, value in shown.items() if value is not None}
+    for name, attributes in (
+        ("MD5OfMessageAttributes", message.content.attributes),
+        ("MD5OfMessageSystemAttributes", message.system),
+    ):
+        if attributes:
+            shown[name] = digests.md5_of_attributes(attributes)
+    if queue.is_fifo:
+        shown["SequenceNumber"] = digests.sequence_number(id)
+    return shown
 
 
 async def send_one(call: calls.SqsCall) -> calls.SqsAnswer:
@@ -239,9 +244,9 @@ async def send_batch(call: calls.SqsCall) -> calls.SqsAnswer:
 
 
 def _size_of_entry(entry: Mapping[str, Any]) -> int:
-    body = entry.get("MessageBody")
+    body, attributes = entry.get("MessageBody"), entry.get("MessageAttributes")
     size = len(body.encode()) if isinstance(body, str) else 0
     try:
-        return size + SqsContent("", check_attributes(entry.get("MessageAttributes"))).size
+        return size + SqsContent("", check_attributes(attributes)).size if attributes else size
     except SqsError:
         return size
