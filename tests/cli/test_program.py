@@ -281,10 +281,12 @@ def test_refused_connection_is_one_line(cli, command):
     assert "geheim" not in result.stderr
 
 
-def test_connection_is_retried_for_less_than_a_second():
-    from rsmq.cli.app.call import RETRY_DEADLINE_SECONDS
+def test_a_redis_that_is_busy_for_a_second_is_not_away(cli, rsmq, raw):
+    """As by a long command: a send must not have an unknown outcome for it."""
+    rsmq.create_queue("q")
+    raw.execute_command("CLIENT", "PAUSE", 1000, "ALL")
 
-    assert RETRY_DEADLINE_SECONDS < 1
+    assert cli("send", "q", "x").code == 0
 
 
 def test_unknown_host_is_an_error(cli):

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 
-#: A call that can't reach Redis is retried for this time. It is short, because a person waits.
-RETRY_DEADLINE_SECONDS = 0.5
+#: A call that can't reach Redis is retried for this time; an attempt ends then too. A person waits,
+#: but a busy machine, or a long command of Redis, must not be taken for a Redis that is away.
+RETRY_DEADLINE_SECONDS = 2.0
 
 
 class _BodyCodec:
