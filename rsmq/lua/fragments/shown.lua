@@ -1,4 +1,4 @@
--- What is returned with messages of what is stored beside their queue.
+-- The values beside a queue that are returned with its messages.
 -- @include reasons.lua
 -- @include shown_keys.lua
 
