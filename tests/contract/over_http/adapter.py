@@ -308,7 +308,8 @@ class HttpClient:
         values = {
             name: value
             for name, value in shown.items()
-            if name not in {"body", "body_base64", "size", "reason", "redacted", "truncated"}
+            if name
+            not in {"body", "body_base64", "size", "steps", "reason", "redacted", "truncated"}
         }
         assert shown["size"] == len(raw)
         reason = shown["reason"] and DeadLetterReason(**shown["reason"])
