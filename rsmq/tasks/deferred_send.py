@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
-from rsmq.codecs import JSON, Codec, check_codec
+from rsmq.codecs import JSON, Codec, bind_codec, check_codec
 from rsmq.headers import current_headers, use_headers
 from rsmq.operations.confirmation import Confirm
 from rsmq.operations.messages import send_message
@@ -52,8 +52,9 @@ def prepare_send(
         The errors of ``send_message`` that need no server; not those of confirm and timeout.
         TypeError: there is no such option.
     """
-    encoded_once = _EncodedOnce(queues.codec if codec is None else check_codec(codec))
     namespace = queues.namespace
+    chosen = queues.codec if codec is None else check_codec(codec)
+    encoded_once = _EncodedOnce(bind_codec(chosen, namespace.queue(qname).zset))
     send_message(namespace, qname, body, options, codec=encoded_once, realtime=False)
 
     def send() -> Any:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 from sqlalchemy.orm import sessionmaker as make_sessions
 
 from rsmq import JSON, RSMQ, AsyncRSMQ
-from rsmq.codecs import EnvelopeCodec
+from rsmq.codecs import Compressed, Encrypted, EnvelopeCodec
 from rsmq.errors import InvalidFormat, InvalidValue, MessageNotString, QueueNotFound
 from rsmq.headers import use_headers
 from rsmq.sqlalchemy import send_on_commit
@@ -259,3 +259,12 @@ def test_messages_of_a_group_keep_it(session, queues):
     session.commit()
     states = [(each.body, each.group, each.state) for each in queues.peek_messages("q")]
     assert states == [("1", "customer", "visible"), ("2", "customer", "held_back")]
+
+
+def test_an_encrypted_body_is_encrypted_once_for_its_queue(session, queues):
+    codec = Encrypted(Compressed(JSON), keys={"k1": bytes(range(32))})
+    with session.begin():
+        send_on_commit(session, queues, "q", {"card": 4111}, codec=codec)
+    (message,) = queues.peek_messages("q", codec=codec)
+    assert message.raw.startswith(b"rsmq-body/1:aes256gcm=k1::")
+    assert message.body == {"card": 4111}
