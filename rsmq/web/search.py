@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from rsmq.body_format import describe, is_formatted
 from rsmq.codecs import Codec
+from rsmq.errors import NotPossible
 from rsmq.model import State
 from rsmq.operations.messages import get_part
 from rsmq.operations.operation import Operation
@@ -22,7 +23,6 @@ from rsmq.search.operations import STEP, SearchCandidate, SearchPosition, Search
 from rsmq.search.redaction import Redaction
 from rsmq.web.bodies import BODIES, bodies_of, open_message
 from rsmq.web.client import Client
-from rsmq.web.fields import Refused
 
 T = TypeVar("T")
 
@@ -243,11 +243,9 @@ def fits(query: MessageQuery, candidate: SearchCandidate) -> bool:
     message, filter = candidate.message, query.filter
     looks_into_bodies = any(term.field in {"body", "json"} for term in filter.terms)
     if looks_into_bodies and is_formatted(message.raw):
-        raise Refused(
-            "bodyNotReadable",
+        raise NotPossible(
             f"The body of message {message.id} is {describe(message.raw)}, so bodies of this queue "
             "can't be searched",
-            status=409,
             hint="Search by other facts, or start the server with the codec of the bodies.",
         )
     raw = query.redaction.body(message.raw) if looks_into_bodies else b""

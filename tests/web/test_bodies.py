@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 from urllib.parse import quote
@@ -11,6 +12,7 @@ import pytest
 from rsmq import JSON, AsyncRSMQ
 from rsmq.codecs import Compressed, Encrypted
 from rsmq.web import create_app
+from tests.scale import WAIT_SECONDS
 from tests.web.asgi import Http
 
 CODEC = Encrypted(Compressed(JSON), keys={"k1": bytes(range(32))})
@@ -109,7 +111,7 @@ async def test_a_search_looks_at_what_is_inside_or_refuses(faces, filter):
     assert [each["id"] for each in (await faces.http("GET", path)).json["messages"]] == [id]
 
     refused = await faces.without("GET", path)
-    assert (refused.status, refused.json["code"]) == (409, "bodyNotReadable")
+    assert (refused.status, refused.json["code"]) == (409, "notPossible")
     assert "encrypted (key k1)" in refused.json["detail"]
     others = await faces.without("GET", f"/queues/q/messages?filter={quote('rc:0')}")
     assert len(others.json["messages"]) == 3
@@ -131,3 +133,30 @@ async def test_a_key_that_is_missing_shows_the_kind(faces):
     one = (await faces.http("GET", f"/queues/q/messages/{id}")).json
     assert one["steps"].startswith("encrypted (key k9), ")
     assert one["body"].startswith("rsmq-body/1:aes256gcm=k9::")
+
+
+@pytest.mark.parametrize("filter", ['body:"a small"', 'json.customer.email:"a@example.com"'])
+async def test_an_operation_of_many_messages_acts_on_what_is_inside_or_fails(faces, filter):
+    await faces.queues.create_queue("to")
+    id = await faces.queues.send_message("q", BODY)
+    await faces.queues.send_message("q", {"other": 1})
+    content = {"filter": filter, "destination": "to"}
+
+    shown = await _run_operation(faces.without, content)
+    assert (shown["state"], shown["done"]) == ("failed", 0)
+    assert shown["error"] == "notPossible"
+    shown = await _run_operation(faces.http, content)
+    assert (shown["state"], shown["done"]) == ("succeeded", 1)
+    (moved,) = await faces.queues.peek_messages("to")
+    assert (moved.id, moved.body) == (id, BODY)
+
+
+async def _run_operation(http, content):
+    async with http.app.router.lifespan_context(http.app):
+        reply = await http("POST", "/queues/q/messages:move", content)
+        assert reply.status == 202
+        path = f"/operations/{reply.json['operation']}"
+        async with asyncio.timeout(WAIT_SECONDS):
+            while (shown := (await http("GET", path)).json)["ended_ms"] is None:
+                await asyncio.sleep(0.01)
+    return shown
