@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import quote, unquote, unquote_to_bytes
 
 from rsmq.errors import show
+from rsmq.errors.printable import format_count
 
 #: With these bytes each body in this form begins. No JSON does, and no MessagePack of one value.
 PREFIX = b"rsmq-body/"
@@ -180,7 +181,7 @@ def key_id_of(raw: bytes) -> str | None:
 
 def describe(raw: bytes) -> str:
     """
-    Return in words what was done with a body in this form, as in "compressed (zstd, 10240 bytes)
+    Return in words what was done with a body in this form, as in "compressed (zstd, 10,240 bytes)
     and encrypted (key k2)"; "" for a plain body.
     """
     if not raw.startswith(PREFIX):
@@ -196,7 +197,8 @@ def _describe_step(step: BodyStep) -> str:
     first = step.parameters[0] if step.parameters else ""
     match step.name:
         case "zlib" | "zstd":
-            return f"compressed ({step.name}, {first} bytes)"
+            size = format_count(int(first), "byte") if re.fullmatch("[0-9]{1,18}", first) else first
+            return f"compressed ({step.name}, {size})"
         case "aes256gcm":
             return f"encrypted (key {first})"
         case "stored":

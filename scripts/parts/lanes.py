@@ -107,8 +107,9 @@ class _Run:
     def end_at_limit(self) -> None:
         """Interrupt the part at its limit, and kill it if it does not end then."""
         if time.monotonic() > self._limit:
-            self.send_signal(signal.SIGKILL if self._is_interrupted else signal.SIGINT)
-            self._is_interrupted = True
+            number = signal.SIGKILL if self._is_interrupted else signal.SIGINT
+            self._is_interrupted = True  # before the signal, whose effect another thread waits for
+            self.send_signal(number)
             self._limit += GRACE_SECONDS
 
     def send_signal(self, number: int) -> None:

@@ -76,7 +76,7 @@ def test_the_form_is_this_text():
         "from=rsmq%3Aorders;headers=%7B%22a%22%3A%22b%22%7D:AAEC"
     )
     assert describe(body.format().encode()) == (
-        "compressed (zstd, 10240 bytes) and encrypted (key k2)"
+        "compressed (zstd, 10,240 bytes) and encrypted (key k2)"
     )
     assert key_id_of(body.format().encode()) == "k2"
     assert describe(b"{}") == ""
