@@ -14,6 +14,7 @@ from rsmq.codecs import JSON
 from rsmq.errors import QueueNotFound
 from rsmq.errors.printable import format_count
 from rsmq.model import Message
+from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.scripts import loader_of
 from rsmq.web.client import Client
@@ -89,6 +90,7 @@ class JobReporter:
             QueueNotFound: there is no such queue.
         """
         encoded = encode_progress(done, total, text)
+        await self._note_attempt()
         if vt is None:
             vt = (await self._queues.get_queue_attributes(self._message.queue)).vt
         outcome = TrackedOutcome("progress", DEFAULT_RESULT_TTL_SECONDS, [b""], [encoded])
@@ -114,7 +116,7 @@ class JobReporter:
                 hint="Store it elsewhere, and pass where it is.",
             )
         outcome = TrackedOutcome("succeed", DEFAULT_RESULT_TTL_SECONDS, [encoded])
-        attempt = await self._queues.run(read_attempt(self._keys, self._id))
+        attempt = await self._note_attempt()
         following = _find_following(attempt.raw, result)
         if following is None:
             return await self._settle("delete", [self._id], outcome)
@@ -127,6 +129,11 @@ class JobReporter:
             if len(answer) > 1:
                 raise error or ResponseError(answer.decode(errors="replace"))
         return _read(answer)
+
+    async def _note_attempt(self) -> ReportedAttempt:
+        return await self._queues.run(
+            note_attempt(self._keys, self._id, self._message.receive_count)
+        )
 
     async def _finish(self, following: FollowingMessage, outcome: TrackedOutcome) -> bytes:
         [answer] = await self._queues.run(
@@ -160,7 +167,7 @@ class JobReporter:
         Raises:
             QueueNotFound: there is no such queue, or no such dead-letter queue.
         """
-        attempt = await self._queues.run(read_attempt(self._keys, self._id))
+        attempt = await self._note_attempt()
         number = max(self._message.receive_count - attempt.unbegun, 1)
         failure = _make_failure(attempt, kind, text, after)
         outcome = decide(failure, number, attempt.policy, unbegun=attempt.unbegun)
@@ -170,12 +177,16 @@ class JobReporter:
             ids = [(self._id, ms, attempt.unbegun + 1)]
             return outcome, await self._settle("defer", ids, stored)
         if isinstance(outcome, Retried):
-            return outcome, await self.retry(text, outcome.delay_seconds)
+            return outcome, await self._retry(text, outcome.delay_seconds)
         reason = outcome.reason
         return outcome, await self.fail(text, by, attempts=number, reason=reason)
 
     async def retry(self, error: str, seconds: float) -> Reported:
         """Store why an attempt has failed, and hide the message until the next one."""
+        await self._note_attempt()
+        return await self._retry(error, seconds)
+
+    async def _retry(self, error: str, seconds: float) -> Reported:
         outcome = TrackedOutcome("retry", DEFAULT_RESULT_TTL_SECONDS, [encode_job_error(error)])
         return await self._settle("retry", [(self._id, round(seconds * 1000), error)], outcome)
 
@@ -200,6 +211,8 @@ class JobReporter:
             QueueNotFound: there is no such queue, or no such dead-letter queue.
         """
         message, queues = self._message, self._queues
+        if attempts is None:
+            await self._note_attempt()
         attributes = await queues.get_queue_attributes(message.queue)
         if attributes.dead_letter_queue is None:
             outcome = TrackedOutcome("fail", DEFAULT_RESULT_TTL_SECONDS, [encode_job_error(error)])
@@ -212,7 +225,7 @@ class JobReporter:
             "worker": consumer,
             "attempts": message.receive_count if attempts is None else attempts,
         }
-        digits = await queues.run(
+        answer = await queues.run(
             dead_letter_messages(
                 self._worker,
                 self._keys,
@@ -221,7 +234,7 @@ class JobReporter:
                 result_ttl=DEFAULT_RESULT_TTL_SECONDS,
             )
         )
-        return _read(digits)
+        return _read(answer)
 
     async def _settle(
         self,
@@ -257,11 +270,19 @@ class ReportedAttempt:
     policy: Policy
 
 
-def read_attempt(keys: QueueKeys, id: str) -> Operation[ReportedAttempt]:
-    """Return what decides on a message."""
+def note_attempt(keys: QueueKeys, id: str, count: int) -> Operation[ReportedAttempt]:
+    """
+    Note in the record of a message which attempt its consumer reports about.
+
+    Args:
+        count: the receive count of the receipt.
+
+    Returns:
+        What decides on the message.
+    """
     return Operation(
-        load("read_attempt"), (keys.hash, keys.zset), (encode_name(id),), _parse_attempt,
-        RetryClass.ALWAYS, (keys.name,),
+        load("note_attempt"), (keys.hash, keys.zset, keys.job(id)),
+        (encode_name(id), digits(count)), _parse_attempt, RetryClass.ALWAYS, (keys.name,),
     )  # fmt: skip
 
 

@@ -119,7 +119,7 @@ UNCHANGING = {
     "receive_for_worker": ([HELD, "{empty}:Q", "{empty}"], ["token", 1, 9, 9, 1, 1, 1, "q"]),
     "receive_message": (["{empty}:Q", "{empty}"], ["", "rsmq"]),
     "order_worker": ([WORKERS, HELD], ["no", "stop", "", 9]),
-    "read_attempt": ([H, Z], [NO_ID]),
+    "note_attempt": ([H, Z, "rsmq:q:x:job:" + NO_ID], [NO_ID, 1]),
     "receive_messages": (["{empty}:Q", "{empty}"], [9, 9, "", "rsmq", "1"]),
     "record_finished": ([H, Z, "rsmq:q:x:finished"], [NO_ID, 1, ""]),
     "record_quarantine_run": (["rsmq:q:x:alone"], [NO_ID, 1, 99_000]),

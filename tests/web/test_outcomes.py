@@ -32,6 +32,8 @@ def test_a_consumer_reports_progress_and_the_result(run):
         assert (reply.status, reply.json) == (200, {"is_cancelling": False})
         status = await job.status()
         assert (status.state, status.progress.done, status.progress.total) == ("running", 1, 2)
+        (received,) = await queues.peek_messages("q")
+        assert (status.attempt, status.begun_at) == (1, received.first_received_at)
         (stored,) = await queues.peek_messages("q", state="in_flight")
         assert stored.visible_at_ms - stored.first_received_ms > 90_000
         assert (await http("POST", f"{path}:progress", receipt | {"done": 2})).status == 200
@@ -55,9 +57,11 @@ def test_a_consumer_reports_failures_until_it_gives_up(run):
         status = await job.status()
         assert (status.state, status.error) == ("retrying", "ValueError: 1")
         await queues.change_message_visibility("q", job.id, 0)
+        assert status.attempt == 1
         path, receipt = await _receive(http)
         assert (await http("POST", f"{path}:fail", first)).json["code"] == "receiptExpired"
         assert (await http("POST", f"{path}:fail", receipt | {"error": "gone"})).status == 204
+        assert (await job.status()).attempt == 2
         with pytest.raises(JobFailed, match="gone"):
             await job.result(timeout=1)
         (letter,) = await queues.peek_messages("dead")
