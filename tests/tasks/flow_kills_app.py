@@ -7,7 +7,7 @@ import time
 
 import redis
 
-from rsmq.tasks import Tasks
+from rsmq.tasks import RESULT, Tasks, current_flow
 from rsmq.worker import DeadLetter, current_message
 
 QUEUES = ("even", "odd")
@@ -36,7 +36,20 @@ def declare(tasks):
 
         return call
 
-    return [make(queue) for queue in QUEUES]
+    calls = [make(queue) for queue in QUEUES]
+
+    @tasks.task(
+        queue=QUEUES[0], name="split", track=True, vt=1, max_retries=10_000, backoff=0.1,
+        result_ttl=3600,
+    )  # fmt: skip
+    def split(number: int) -> int:
+        """Add so many nodes, and one after them, for which the next node of the flow waits."""
+        flow = current_flow()
+        added = [flow.add(calls[each % 2].signature(each, [])) for each in range(number)]
+        flow.add(calls[1].signature(0, RESULT(added)), awaited=True)
+        return add(number, [], False)
+
+    return [*calls, split]
 
 
 if "TASKS_URL" in os.environ:

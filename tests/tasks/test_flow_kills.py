@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from rsmq.tasks import RESULT, Tasks
+from rsmq.tasks import RESULT, Tasks, chain
 from tests.scale import WAIT_SECONDS, scaled
 from tests.schedules.conftest import wait_until
 from tests.servers import Server, redis_7
@@ -52,7 +52,9 @@ def make_flow(tasks, calls, chance, number):
     return flow, Model(after, policy, has_finally=has_finally), fails, results
 
 
-def test_each_node_ends_once_through_kills(server):
+@pytest.fixture
+def start(server):
+    """A function that starts a worker."""
     environment = {**os.environ, "TASKS_URL": server.url, "TASKS_NS": NS}
 
     def start(*arguments):
@@ -62,41 +64,46 @@ def test_each_node_ends_once_through_kills(server):
         ]  # fmt: skip
         return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
 
+    return start
+
+
+def run_with_kills(server, start, chance, kills, redis_kills):
+    """Run all flows in workers that are killed. Return how often each node was called."""
+
+    def unfinished():
+        with server.raw() as raw:
+            return raw.zcard(f"{NS}:x:due")
+
+    for kill in range(kills):
+        workers, begun = [start(), start()], unfinished()
+        with server.raw() as raw:
+            before = raw.hlen(f"{NS}:calls")
+            wait_until(
+                lambda raw=raw, before=before: not unfinished() or raw.hlen(f"{NS}:calls") > before
+            )
+        time.sleep(chance.random() * scaled(5, 10) / 10)
+        if kill * redis_kills // kills != (kill + 1) * redis_kills // kills:
+            server.kill()
+            server.start()
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+        assert unfinished() <= begun
+    # Messages that a killed worker had in flight become visible after their timeouts.
+    while unfinished():
+        assert start("--burst").wait(WAIT_SECONDS) == 0
+        time.sleep(0.2)
+    with server.raw() as raw:
+        return {key.decode(): int(count) for key, count in raw.hgetall(f"{NS}:calls").items()}
+
+
+def test_each_node_ends_once_through_kills(server, start):
     chance = random.Random(58)
     with Tasks.from_url(server.url, ns=NS, retry_deadline=60) as tasks:
         calls = declare(tasks)
         made = [make_flow(tasks, calls, chance, number) for number in range(FLOWS)]
         sent = [flow.send() for flow, *_ in made]
-
-        def unfinished():
-            with server.raw() as raw:
-                return raw.zcard(f"{NS}:x:due")
-
-        for kill in range(KILLS):
-            workers, begun = [start(), start()], unfinished()
-            with server.raw() as raw:
-                before = raw.hlen(f"{NS}:calls")
-                wait_until(
-                    lambda raw=raw, before=before: (
-                        not unfinished() or raw.hlen(f"{NS}:calls") > before
-                    )
-                )
-            time.sleep(chance.random() * scaled(5, 10) / 10)
-            if kill * REDIS_KILLS // KILLS != (kill + 1) * REDIS_KILLS // KILLS:
-                server.kill()
-                server.start()
-            for worker in workers:
-                worker.kill()
-                worker.wait()
-            assert unfinished() <= begun
-        # Messages that a killed worker had in flight become visible after their timeouts.
-        while unfinished():
-            assert start("--burst").wait(WAIT_SECONDS) == 0
-            time.sleep(0.2)
-
-        sent_nodes = 0
-        with server.raw() as raw:
-            noted = {key.decode(): int(count) for key, count in raw.hgetall(f"{NS}:calls").items()}
+        noted, sent_nodes = run_with_kills(server, start, chance, KILLS, REDIS_KILLS), 0
         for handle, (flow, model, fails, results) in zip(sent, made, strict=True):
             nodes = handle.nodes()
             check_is_possible(model, fails, [each.state.value for each in nodes])
@@ -112,6 +119,25 @@ def test_each_node_ends_once_through_kills(server):
         assert sum(totals) == sent_nodes  # each edge exactly once
         assert all(not tasks.client.get_queue_attributes(queue).messages for queue in QUEUES)
         print(f"{FLOWS} flows, {sent_nodes} nodes, {sum(noted.values())} calls")
+
+
+def test_added_nodes_are_stored_once_through_kills(server, start):
+    flows, added, chance = scaled(30, 400), 3, random.Random(59)
+    with Tasks.from_url(server.url, ns=NS, retry_deadline=60) as tasks:
+        even, _, split = declare(tasks)
+        sent = [chain(split.signature(added), even.signature(7, [])).send() for _ in range(flows)]
+        noted = run_with_kills(server, start, chance, scaled(3, 30), scaled(1, 3))
+        for flow in sent:
+            nodes = flow.nodes()
+            assert [each.state.value for each in nodes] == ["succeeded"] * (added + 3)
+            assert [each.after for each in nodes[1:]] == [
+                (0, added + 2), *[(0,)] * added, tuple(range(2, added + 2))
+            ]  # fmt: skip
+            assert nodes[-1].raw_result == b"3"
+            assert all(noted[f"{flow.id}:{node.number}"] >= 1 for node in nodes)
+        totals = [tasks.client.get_queue_attributes(queue).total_sent for queue in QUEUES]
+        assert sum(totals) == flows * (added + 3)  # each edge exactly once
+        print(f"{flows} flows, {sum(totals)} nodes, {sum(noted.values())} calls")
 
 
 def check_is_possible(model, fails, states):
