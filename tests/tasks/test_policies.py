@@ -88,6 +88,21 @@ def test_each_task_has_its_own_retries(tasks):
     assert set(tasks.client.list_queues()) == {"q", "q-dead", "graveyard"}
 
 
+def test_the_retries_of_a_send_come_before_those_of_its_task(tasks):
+    attempts = []
+
+    @tasks.task(queue="q", name="fails", max_retries=5, backoff=0)
+    def fails(number: int) -> None:
+        attempts.append(number)
+        raise ValueError("no")
+
+    fails.options(max_retries=1).send(1)
+    fails.options(max_retries=0).send(2)
+    tasks.worker().run(until_empty=True, timeout=30)
+    assert [attempts.count(number) for number in (1, 2)] == [2, 1]
+    assert tasks.client.get_queue_attributes("q-dead").messages == 2
+
+
 def test_a_message_of_another_client_gets_the_policy_by_the_name_of_its_task(tasks, raw):
     @tasks.task(queue="q", name="once", max_retries=0)
     def once() -> None:
