@@ -69,7 +69,8 @@ DEFAULT_QUEUE = "tasks"
 _ASYNC_SENDS = "Use await task.asend(...), tasks.asend_many(...) or tasks.amap(...)"
 #: The options that may differ within a ``send_messages``.
 _OWN_OPTIONS = {each.name: each.name_in(BATCH) for each in TASK.options.values() if each.of_message}
-_NOT_OF_MAPS = {"dedup_id", "unique_key", "replace"}
+#: The options that name a single message.
+_NOT_OF_MAPS = [each.name for each in TASK.options.values() if each.is_unique]
 #: For how long a map with a dedup_id is sent once.
 _DEDUP_SECONDS = 86_400
 
@@ -701,7 +702,7 @@ class Tasks(NamesElsewhere):
                 raise InvalidFormat(
                     "task",
                     value=show(options),
-                    hint="The task of a map has no then, dedup_id or unique_key.",
+                    hint=f"The task of a map has no then, {' or '.join(_NOT_OF_MAPS)}.",
                 )
             if takes_results and not each.declared.is_tracked:
                 hint = f"It takes RESULT: declare task {each.task} with track=True."

@@ -12,6 +12,7 @@ from django.test import RequestFactory, override_settings
 from redis.exceptions import OutOfMemoryError
 
 from rsmq.django import health, task_worker, views
+from rsmq.django.backend_options import _LISTENER_OPTIONS
 from rsmq.django.task_interface import (
     TaskResultStatus,
     task_backends,
@@ -20,11 +21,22 @@ from rsmq.django.task_interface import (
     task_started,
 )
 from rsmq.worker import Defer
+from rsmq.worker.listener import ListenerOptions
 from tests.django import shop
 from tests.django.environment import tasks_setting
 from tests.workers.polling import wait_until
 
 CLOSED = "redis://127.0.0.1:1/0"
+#: The options of listeners that are none of a backend, and why.
+LEFT_OUT = {
+    **dict.fromkeys(("create", "track", "weight"), "the backend chooses them"),
+    **dict.fromkeys(("active", "concurrency", "levels", "priority"), "they are of a queue"),
+    "dead_letter_queue": "the backend names it, and drop says that there is none",
+    "process": "Django's connections belong to a process",
+    **dict.fromkeys(
+        ("max_deferrals", "max_deferred_seconds", "retry_forever"), "Django's results end"
+    ),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -221,3 +233,8 @@ def test_the_command_needs_a_backend_of_this_library_and_names_of_queues():
         pytest.raises(CommandError, match="Name the queues of this worker: --queues"),
     ):
         call_command("rsmq_worker")
+
+
+def test_each_option_of_a_listener_is_one_of_a_backend_or_left_out():
+    assert LEFT_OUT.keys().isdisjoint(_LISTENER_OPTIONS)
+    assert LEFT_OUT.keys() | set(_LISTENER_OPTIONS) == ListenerOptions.__annotations__.keys()

@@ -28,13 +28,14 @@ from rsmq.spark.connections import SparkServer
 from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, count_partitions
 from rsmq.spark.read.sent_columns import SENT_COLUMNS
+from rsmq.vocabulary.queues import LIMIT
 from rsmq.vocabulary.stored import Carrier
 
 _COMPARED_COLUMNS = (
     "id", "message", "visible_at", "receive_count", "first_received", *SENT_COLUMNS,
 )  # fmt: skip
 #: The settings that a queue gets too that is at the target already and was never used.
-_IF_UNUSED = ("max_running", "rate", "paused")
+_IF_UNUSED = (*LIMIT.options, "paused")
 _HAS_GROUP = "`group` IS NOT NULL OR limit_key IS NOT NULL"
 
 

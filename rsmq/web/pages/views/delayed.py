@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from rsmq.explain.alerts.rules import LATE_SECONDS
-from rsmq.vocabulary.sends import SCHEDULE
+from rsmq.vocabulary.sends import SCHEDULE, ValueKind
 from rsmq.web.pages.formats import show_duration, show_number
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import Figure, counted
@@ -140,15 +140,21 @@ async def _show_one(call: PageCall) -> Mapping[str, Any]:
 
 def _facts_of_messages(schedule: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Return the options of its messages, those that it has."""
-    if schedule["unique_key"] is not None:
-        yield "only one message at a time", f"with the unique key {schedule['unique_key']}"
-    if schedule["expires"] is not None:
-        yield "a message expires", f"after {show_duration(schedule['expires'])}"
-    if schedule["max_retries"] is not None:
-        yield "retries of a message", str(schedule["max_retries"])
-    for name in SCHEDULE.options:
-        if schedule[name] is not None and name not in {"unique_key", "expires", "max_retries"}:
-            yield name.replace("_", " "), str(schedule[name])
+    for name, option in SCHEDULE.options.items():
+        value = schedule[name]
+        if value is None:
+            continue
+        text = show_duration(value) if option.kind is ValueKind.SECONDS else str(value)
+        title, before = _WORDS.get(name, (name.replace("_", " "), ""))
+        yield title, before + text
+
+
+#: Options with a title of their own, and what comes before their values.
+_WORDS = {
+    "unique_key": ("only one message at a time", "with the unique key "),
+    "expires": ("a message expires", "after "),
+    "max_retries": ("retries of a message", ""),
+}
 
 
 _MISSED = {
