@@ -278,7 +278,7 @@ def note_attempt(keys: QueueKeys, id: str, count: int) -> Operation[ReportedAtte
         count: the receive count of the receipt.
 
     Returns:
-        The operation, with the policy that decides on the message.
+        The facts that decide on the message.
     """
     return Operation(
         load("note_attempt"), (keys.hash, keys.zset, keys.job(id)),
