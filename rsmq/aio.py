@@ -55,10 +55,10 @@ if TYPE_CHECKING:
 
     from rsmq.codecs.formats import TextCodec
     from rsmq.control.asyncio_ import AsyncWorkers
-    from rsmq.flows.asyncio_ import AsyncFlowHandle
-    from rsmq.flows.status import FlowState, FlowStatus
     from rsmq.history.records import History
     from rsmq.jobs.asyncio_ import AsyncJobHandle
+    from rsmq.jobs.flows.asyncio_ import AsyncFlowHandle
+    from rsmq.jobs.flows.status import FlowState, FlowStatus
     from rsmq.jobs.status import JobState, JobStatus
     from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.batches import LeasedMessages
@@ -541,7 +541,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         Raises:
             InvalidFormat: the id is not one of a flow.
         """
-        from rsmq.flows.asyncio_ import AsyncFlowHandle  # noqa: PLC0415 - few programs use it
+        from rsmq.jobs.flows.asyncio_ import AsyncFlowHandle  # noqa: PLC0415 - few programs use it
 
         return AsyncFlowHandle(self, id)
 
@@ -565,7 +565,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             InvalidFormat: there is no such state.
             InvalidValue: max_flows is out of range.
         """
-        from rsmq.flows.operations import list_flows  # noqa: PLC0415 - few programs use it
+        from rsmq.jobs.flows.operations import list_flows  # noqa: PLC0415 - few programs use it
 
         found: list[FlowStatus] = await self.run(list_flows(self.namespace, state, max_flows))
         return found

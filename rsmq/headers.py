@@ -18,8 +18,8 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
-from rsmq.body_format import headers_of, is_formatted
 from rsmq.errors import InvalidFormat, show, show_type
+from rsmq.wire.body_format import headers_of, is_formatted
 
 #: The header of a correlation id.
 REQUEST_ID = "request_id"
@@ -72,7 +72,7 @@ def read_headers(raw: bytes) -> dict[str, str]:
     Return the headers of a stored body; empty if it has none.
 
     Args:
-        raw: an envelope, the body of a task, or a body in the form of ``rsmq.body_format``.
+        raw: an envelope, the body of a task, or a body in the form of ``rsmq.wire.body_format``.
     """
     if is_formatted(raw):
         return headers_of(raw)

@@ -56,7 +56,7 @@ SOURCES = {
     "rsmq.aio": "rsmq._sync.client",
     "rsmq.consuming": "rsmq._sync.consuming",
     "rsmq.partitions": "rsmq._sync.partitions",
-    "rsmq.flows.asyncio_": "rsmq.flows.threads",
+    "rsmq.jobs.flows.asyncio_": "rsmq.jobs.flows.threads",
     "rsmq.jobs.asyncio_": "rsmq.jobs.threads",
     "rsmq.schedules.asyncio_": "rsmq.schedules.threads",
     "rsmq.trash.asyncio_": "rsmq.trash.threads",
@@ -173,7 +173,7 @@ CONSUMING_TEXTS = {
 
 #: The texts of each asyncio module that has some.
 TEXTS = {
-    "rsmq.flows.asyncio_": {
+    "rsmq.jobs.flows.asyncio_": {
         "``queues.flow`` of the asyncio clients.": "``queues.flow`` of the synchronous clients.",
         "by its id; ``await flow`` is ``await flow.result()``.": "by its id.",
     },

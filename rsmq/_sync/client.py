@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 
     from rsmq.codecs.formats import TextCodec
     from rsmq.control.threads import Workers
-    from rsmq.flows.status import FlowState, FlowStatus
-    from rsmq.flows.threads import FlowHandle
     from rsmq.history.records import History
+    from rsmq.jobs.flows.status import FlowState, FlowStatus
+    from rsmq.jobs.flows.threads import FlowHandle
     from rsmq.jobs.status import JobState, JobStatus
     from rsmq.jobs.threads import JobHandle
     from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
@@ -536,7 +536,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         Raises:
             InvalidFormat: the id is not one of a flow.
         """
-        from rsmq.flows.threads import FlowHandle  # noqa: PLC0415 - few programs use it
+        from rsmq.jobs.flows.threads import FlowHandle  # noqa: PLC0415 - few programs use it
 
         return FlowHandle(self, id)
 
@@ -560,7 +560,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
             InvalidFormat: there is no such state.
             InvalidValue: max_flows is out of range.
         """
-        from rsmq.flows.operations import list_flows  # noqa: PLC0415 - few programs use it
+        from rsmq.jobs.flows.operations import list_flows  # noqa: PLC0415 - few programs use it
 
         found: list[FlowStatus] = self.run(list_flows(self.namespace, state, max_flows))
         return found

@@ -7,12 +7,12 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Literal
 
-from rsmq.body_format import BodyStep
 from rsmq.codecs.inflation import LEVELS, MAX_BODY_BYTES, deflate, inflate, load_zstandard
 from rsmq.codecs.interface import Codec
 from rsmq.codecs.steps import OpenedStep, StepCodec, Stepped
 from rsmq.codecs.type_variables import In_contra, Out_co
 from rsmq.errors import InvalidFormat, InvalidValue, show
+from rsmq.wire.body_format import BodyStep
 
 Method = Literal["zstd", "zlib"]
 
@@ -30,8 +30,8 @@ class Compressed(StepCodec[In_contra, Out_co]):
     also decodes bodies that are not compressed: give it to consumers before producers. A reader
     needs no setting: each codec of this family inflates both methods.
 
-    Stored bodies are text (``rsmq.body_format``), in base64, so that clients in other languages can
-    read and move them. maxsize counts what is stored.
+    Stored bodies are text (``rsmq.wire.body_format``), in base64, so that clients in other
+    languages can read and move them. maxsize counts what is stored.
     """
 
     __slots__ = ("_above", "_limit", "_method")

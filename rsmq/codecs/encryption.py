@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from os import urandom
 
-from rsmq.body_format import BodyStep, format_steps
 from rsmq.codecs.interface import CannotDecode, Codec
 from rsmq.codecs.keys import Keys, KeySource, UnknownKey, check_key_id
 from rsmq.codecs.steps import OpenedStep, StepCodec, Stepped
 from rsmq.codecs.type_variables import In_contra, Out_co
 from rsmq.errors import show
+from rsmq.wire.body_format import BodyStep, format_steps
 
 _STEP = "aes256gcm"
 _NONCE_BYTES = 12

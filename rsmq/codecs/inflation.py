@@ -10,10 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rsmq.body_format import BodyStep
 from rsmq.codecs.interface import CannotDecode
 from rsmq.errors import MissingExtra
 from rsmq.errors.printable import format_count
+from rsmq.wire.body_format import BodyStep
 
 #: The largest body that is inflated or loaded by default, bytes.
 MAX_BODY_BYTES = 64 * 1024 * 1024

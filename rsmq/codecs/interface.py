@@ -7,10 +7,10 @@ from __future__ import annotations
 from types import GenericAlias
 from typing import TYPE_CHECKING, Generic, Protocol, cast, runtime_checkable
 
-from rsmq.body_format import describe, is_formatted, key_id_of
 from rsmq.codecs.type_variables import In_contra, Out_co
 from rsmq.errors import BodyNotDecodable, InvalidFormat, Shown, show
 from rsmq.errors.printable import format_count
+from rsmq.wire.body_format import describe, is_formatted, key_id_of
 
 _NEEDS_QUEUE = "Pass it to a client, or use its for_queue(b'NAMESPACE:QUEUE')."
 

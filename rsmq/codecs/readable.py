@@ -8,12 +8,12 @@ import importlib
 import os
 import sys
 
-from rsmq.body_format import describe
 from rsmq.codecs.formats import JSON, MsgpackCodec
 from rsmq.codecs.interface import Codec, QueueCodec, check_codec
 from rsmq.codecs.steps import StepCodec
 from rsmq.errors import InvalidFormat, show
 from rsmq.errors.printable import format_count
+from rsmq.wire.body_format import describe
 
 
 class ReadableBodies(QueueCodec[str | bytes, bytes]):

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
-from rsmq.body_format import BodyStep, FormatError, FormattedBody, is_formatted, parse_body
 from rsmq.codecs.envelope import EnvelopeCodec
 from rsmq.codecs.inflation import LEVELS, inflate
 from rsmq.codecs.interface import CannotDecode, Codec, QueueCodec, check_codec
 from rsmq.codecs.type_variables import In_contra, Out_co
 from rsmq.errors import InvalidFormat, show
 from rsmq.headers import current_headers
+from rsmq.wire.body_format import BodyStep, FormatError, FormattedBody, is_formatted, parse_body
 
 
 class Stepped(NamedTuple):

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 from redis.exceptions import RedisError
 
-from rsmq.body_format import add_origin, is_formatted
 from rsmq.codecs import BYTES
 from rsmq.errors import RSMQError
 from rsmq.migrate.operations import OutgoingMessage, TargetShape, forward_messages
@@ -21,6 +20,7 @@ from rsmq.migrate.sources.rfq import make_uuid
 from rsmq.model import Message
 from rsmq.operations.operation import RetryClass
 from rsmq.operations.plain import plain_commands
+from rsmq.wire.body_format import add_origin, is_formatted
 from rsmq.wire.keys import QueueKeys
 
 #: The number of messages that a step receives at most, and their visibility timeout.

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
 
-from rsmq.body_format import add_origin
 from rsmq.codecs import Codec, QueueCodec, bind_codec
 from rsmq.errors import InvalidValue
 from rsmq.operations.arguments import check_batch, digits, encode_body, resolve_queues
@@ -19,6 +18,7 @@ from rsmq.operations.scripts import load
 from rsmq.operations.send_options import SendOptions, check_send
 from rsmq.operations.time_limit import TimeLimit
 from rsmq.vocabulary.sends import BATCH, PUBLISH
+from rsmq.wire.body_format import add_origin
 from rsmq.wire.ids import make_id_suffix, make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import MAX_BATCH_BYTES, check_body_size, large_body_size

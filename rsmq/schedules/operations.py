@@ -16,7 +16,7 @@ from redis.exceptions import ResponseError
 from rsmq.codecs import BYTES
 from rsmq.errors import InvalidValue, MissingExtra, NotPossible, RSMQError, show
 from rsmq.errors.hints import Hint, Method
-from rsmq.flows.operations import DUE_PREFIX, check_flow
+from rsmq.jobs.flows.operations import DUE_PREFIX, check_flow
 from rsmq.operations.arguments import digits
 from rsmq.operations.messages import send_message
 from rsmq.operations.operation import Operation, RetryClass, Steps

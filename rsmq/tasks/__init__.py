@@ -10,9 +10,9 @@ Tasks: functions that are called by messages, declared once for producers and wo
     tasks.worker().run()  # or, in a shell: rsmq-worker app:tasks
 """
 
-from rsmq.flows.asyncio_ import AsyncFlowHandle
-from rsmq.flows.threads import FlowHandle
 from rsmq.jobs.asyncio_ import AsyncJobHandle
+from rsmq.jobs.flows.asyncio_ import AsyncFlowHandle
+from rsmq.jobs.flows.threads import FlowHandle
 from rsmq.jobs.threads import JobHandle
 from rsmq.tasks.body import RESULT
 from rsmq.tasks.current_flow import CurrentFlow, current_flow

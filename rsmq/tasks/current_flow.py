@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from rsmq.errors import InvalidFormat, InvalidValue, NotPossible
-from rsmq.flows.operations import FlowNode, pack_nodes
+from rsmq.jobs.flows.operations import FlowNode, pack_nodes
 from rsmq.tasks.body import headers_of_task
 from rsmq.tasks.graph import MAX_FLOW_BYTES, MAX_NODES, Node, NodeGraph, encode_node
 from rsmq.tasks.signature import Signature, TaskSender

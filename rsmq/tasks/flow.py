@@ -10,10 +10,10 @@ from typing import Any, Literal, Protocol, TypedDict, Unpack, cast
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound, Shown, show, show_type
-from rsmq.flows.asyncio_ import AsyncFlowHandle
-from rsmq.flows.operations import FlowPlan, send_flow
-from rsmq.flows.status import FlowStatus
-from rsmq.flows.threads import FlowHandle
+from rsmq.jobs.flows.asyncio_ import AsyncFlowHandle
+from rsmq.jobs.flows.operations import FlowPlan, send_flow
+from rsmq.jobs.flows.status import FlowStatus
+from rsmq.jobs.flows.threads import FlowHandle
 from rsmq.operations.operation import Operation
 from rsmq.tasks.body import RESULT, is_result
 from rsmq.tasks.graph import MAX_FLOW_BYTES, MAX_NODES, Node, NodeGraph, encode_node

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rsmq.errors import InvalidFormat, Shown, show, show_type
-from rsmq.flows.operations import FlowNode, added_number, result_of
+from rsmq.jobs.flows.operations import FlowNode, added_number, result_of
 from rsmq.operations.arguments import encode_body
 from rsmq.tasks.body import RESULT, TASK_CODEC, ResultOfNodes
 from rsmq.tasks.signature import Signature, TaskSender, check_call

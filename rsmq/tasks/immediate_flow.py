@@ -10,8 +10,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from rsmq.flows.operations import COUNTS
-from rsmq.flows.status import FlowState, FlowStatus, NodeState, NodeStatus
+from rsmq.jobs.flows.operations import COUNTS
+from rsmq.jobs.flows.status import FlowState, FlowStatus, NodeState, NodeStatus
 from rsmq.jobs.status import JobStatus
 from rsmq.tasks.body import ResultOfNodes
 from rsmq.tasks.graph import Node

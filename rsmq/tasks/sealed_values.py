@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rsmq.body_format import FormattedBody, is_formatted
 from rsmq.codecs import JSON, CannotDecode, Codec
 from rsmq.codecs.steps import StepCodec
 from rsmq.tasks.converters import ArgumentConverter, WrongArgument
+from rsmq.wire.body_format import FormattedBody, is_formatted
 
 #: The place of values; that of a queue has a colon.
 _PLACE = b"task"

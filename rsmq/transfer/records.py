@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from rsmq.body_format import add_origin
 from rsmq.codecs.body_fields import body_fields
 from rsmq.errors import InvalidExport, InvalidFormat, RSMQError, show
 from rsmq.model import QueueAttributes, StoredMessage
@@ -19,6 +18,7 @@ from rsmq.transfer import lines
 from rsmq.vocabulary.queues import QUEUE_ATTRIBUTES, QueueAttribute
 from rsmq.vocabulary.sends import ValueKind
 from rsmq.vocabulary.stored import COPIED_FIELDS, MESSAGE_RECORDS, FoundRecord
+from rsmq.wire.body_format import add_origin
 from rsmq.wire.names import NOT_ENCODABLE, decode_name, encode_name, is_encodable
 from rsmq.wire.stored import parse_time
 from rsmq.wire.throttle import encode_throttle

@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from rsmq.body_format import is_formatted
 from rsmq.codecs import Codec
 from rsmq.codecs.body_fields import body_fields
 from rsmq.codecs.readable import ReadableBodies, summarize
@@ -15,6 +14,7 @@ from rsmq.codecs.steps import StepCodec
 from rsmq.errors import BodyNotDecodable, BodyUnavailable
 from rsmq.model import Message, StoredMessage
 from rsmq.web.client import Client
+from rsmq.wire.body_format import is_formatted
 
 AnyMessage = TypeVar("AnyMessage", Message[bytes], StoredMessage[bytes])
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from rsmq.body_format import describe, is_formatted
 from rsmq.codecs import Codec
 from rsmq.errors import NotPossible
 from rsmq.model import State
@@ -23,6 +22,7 @@ from rsmq.search.operations import STEP, SearchCandidate, SearchPosition, Search
 from rsmq.search.redaction import Redaction
 from rsmq.web.bodies import BODIES, bodies_of, open_message
 from rsmq.web.client import Client
+from rsmq.wire.body_format import describe, is_formatted
 
 T = TypeVar("T")
 

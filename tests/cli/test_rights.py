@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rsmq.cli.app import command_table
-from rsmq.flows.operations import FlowNode, FlowPlan, send_flow
+from rsmq.jobs.flows.operations import FlowNode, FlowPlan, send_flow
 from rsmq.webhooks.breaker import Breaker, TargetState
 from rsmq.webhooks.shared_breaker import encode
 from rsmq.webhooks.targets import target_field

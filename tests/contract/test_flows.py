@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rsmq import InvalidValue, MessageTooLong, QueueNotFound
-from rsmq.flows.operations import (
+from rsmq.jobs.flows.operations import (
     FlowNode,
     FlowPlan,
     cancel_flow,

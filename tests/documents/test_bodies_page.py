@@ -10,8 +10,8 @@ import subprocess
 import pytest
 
 from rsmq import JSON
-from rsmq.body_format import add_origin
 from rsmq.codecs import Compressed, Encrypted
+from rsmq.wire.body_format import add_origin
 from tests.documents.pages import DOCS
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs node")

@@ -12,12 +12,12 @@ from io import BytesIO
 import pytest
 
 from rsmq import JSON, BodyNotDecodable
-from rsmq.body_format import parse_body
 from rsmq.codecs import Compressed, Encrypted
 from rsmq.migrate import Queues, copy, move
 from rsmq.migrate.outward import Outward, ToList
 from rsmq.push.operations import fan_out
 from rsmq.transfer import export_queues, import_queues
+from rsmq.wire.body_format import parse_body
 from tests.migrate.keyed_server import Server
 
 KEYS = {"k1": bytes(range(32))}

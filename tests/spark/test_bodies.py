@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rsmq import JSON
-from rsmq.body_format import parse_body
 from rsmq.codecs import Compressed, Encrypted
 from rsmq.spark import InvalidOption
+from rsmq.wire.body_format import parse_body
 from tests.spark.conftest import columns
 
 KEY = bytes(range(32))

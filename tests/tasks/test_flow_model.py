@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rsmq import RSMQ
-from rsmq.flows.operations import (
+from rsmq.jobs.flows.operations import (
     FlowNode,
     FlowPlan,
     added_number,

@@ -9,7 +9,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from rsmq import RSMQ
-from rsmq.flows.threads import FlowHandle
+from rsmq.jobs.flows.threads import FlowHandle
 from rsmq.tasks import RESULT, Tasks, chain
 from tests.contract.conftest import ADMIN, CONSUMER, WAITING
 from tests.scale import WAIT_SECONDS

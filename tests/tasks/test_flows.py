@@ -8,8 +8,8 @@ import pytest
 
 from rsmq import InvalidFormat, InvalidValue, MessageTooLong
 from rsmq.errors import FlowCancelled, FlowFailed, FlowNotEnded, FlowNotFound
-from rsmq.flows import FlowState
-from rsmq.flows.operations import check_flow
+from rsmq.jobs.flows import FlowState
+from rsmq.jobs.flows.operations import check_flow
 from rsmq.operations.plain import plain_command
 from rsmq.tasks import RESULT, Tasks, chain, chord, group
 from rsmq.worker import Discard, Worker

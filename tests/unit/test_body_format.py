@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rsmq.body_format import (
+from rsmq.wire.body_format import (
     BodyStep,
     FormatError,
     FormattedBody,

@@ -25,11 +25,11 @@ from rsmq import (
     MissingExtra,
     MissingParameter,
 )
-from rsmq.body_format import parse_body
 from rsmq.codecs import CannotDecode, CannotEncode, Compressed, Encrypted, EnvelopeCodec
 from rsmq.codecs import keys as keys_module
 from rsmq.headers import use_headers
 from rsmq.operations.arguments import encode_body
+from rsmq.wire.body_format import parse_body
 
 K1, K2 = bytes(range(32)), bytes(range(32, 64))
 PLACE = b"rsmq:orders"

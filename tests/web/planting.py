@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rsmq import BYTES, RSMQ, TEXT
-from rsmq.flows.operations import FlowNode, FlowPlan, send_flow
 from rsmq.history.operations import record_minute
+from rsmq.jobs.flows.operations import FlowNode, FlowPlan, send_flow
 from rsmq.trash.operations import purge_to_trash
 from rsmq.web.bulk.records import OperationKind, begin_operation
 from rsmq.wire.ids import make_flow_id

@@ -11,7 +11,7 @@ import flask
 import pytest
 
 from rsmq import AsyncRSMQ
-from rsmq.flows.operations import FlowNode, FlowPlan, send_flow
+from rsmq.jobs.flows.operations import FlowNode, FlowPlan, send_flow
 from rsmq.web import create_app
 from rsmq.web.bulk.manager import OperationManager, OperationRequest
 from rsmq.web.bulk.records import OperationKind

@@ -28,12 +28,12 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from rsmq.body_format import is_formatted
 from rsmq.codecs.body_fields import body_fields
 from rsmq.codecs.readable import summarize
 from rsmq.errors import BodyNotDecodable, BodyUnavailable
 from rsmq.model import Message, StoredMessage
 from rsmq.vocabulary.stored import SHOWN_FACTS
+from rsmq.wire.body_format import is_formatted
 
 #: A number of ms that is not a date has all its digits up to here, and three digits beyond.
 _MAX_EXACT_MS = 10**18

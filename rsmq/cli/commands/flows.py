@@ -15,12 +15,12 @@ from rsmq.cli.app.command import command, options
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_items, format_text, format_time, to_json_value, truncate
 from rsmq.errors import FlowCancelled, FlowFailed, FlowNotEnded, FlowNotFound
-from rsmq.flows.operations import MAX_LISTED
-from rsmq.flows.status import FlowState
+from rsmq.jobs.flows.operations import MAX_LISTED
+from rsmq.jobs.flows.status import FlowState
 
 if TYPE_CHECKING:
-    from rsmq.flows.status import FlowStatus, NodeStatus
-    from rsmq.flows.threads import FlowHandle
+    from rsmq.jobs.flows.status import FlowStatus, NodeStatus
+    from rsmq.jobs.flows.threads import FlowHandle
 
 _COLUMNS: dict[str, str | Callable[[Any], Any]] = {
     "node": "number",

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from rsmq._sync.client import RSMQ
-from rsmq.body_format import key_id_of
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command
 from rsmq.cli.app.output import format_table, format_text
@@ -17,6 +16,7 @@ from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.codecs import BYTES
 from rsmq.errors import QueueNotFound
 from rsmq.search.operations import SearchPosition, search_step
+from rsmq.wire.body_format import key_id_of
 
 #: The bytes of a body that are read: what is before its payload, as far as the id of the key.
 _HEAD_BYTES = 200

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from redis.exceptions import ResponseError
 
-from rsmq.body_format import add_origin
 from rsmq.errors import SourceNotFound
 from rsmq.figures.left_behind import LeftBehind
 from rsmq.migrate.server import Server
@@ -21,6 +20,7 @@ from rsmq.operations.plain import parse_scores
 from rsmq.operations.reading import read_records
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, REQUIRED_ATTRIBUTES, read_attributes
 from rsmq.vocabulary.stored import MESSAGE_RECORDS, Carrier
+from rsmq.wire.body_format import add_origin
 from rsmq.wire.fields import MESSAGE_SUFFIXES
 from rsmq.wire.ids import is_reserved_id, parse_sent_us
 from rsmq.wire.keys import PrefixKeys, extension_key, job_key

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructType, TimestampType
 
-from rsmq.body_format import PREFIX, add_origin
 from rsmq.codecs import CannotDecode
 from rsmq.codecs.readable import ReadableBodies
 from rsmq.spark.read.reasons import REASON_COLUMNS
 from rsmq.spark.read.sent_columns import SENT_COLUMNS
+from rsmq.wire.body_format import PREFIX, add_origin
 from rsmq.wire.id_arrays import parse_sent_us_array
 from rsmq.wire.keys import QueueKeys
 

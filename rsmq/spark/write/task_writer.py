@@ -12,7 +12,6 @@ from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from rsmq.body_format import is_formatted
 from rsmq.codecs.readable import ReadableBodies
 from rsmq.errors import MessageTooLong, QueueNotFound
 from rsmq.operations.restore import restore_messages
@@ -24,6 +23,7 @@ from rsmq.spark.write.frame_rows import Destination, build_messages, measure_lar
 from rsmq.spark.write.send_columns import check_rows
 from rsmq.spark.write.sink_options import SinkOptions
 from rsmq.vocabulary.sends import SendOption
+from rsmq.wire.body_format import is_formatted
 from rsmq.wire.keys import QueueKeys
 
 #: The most bytes of bodies in a call; a single message may be larger.

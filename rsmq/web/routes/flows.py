@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from rsmq.errors import ClientClosed, FlowCancelled, FlowFailed, FlowNotEnded
-from rsmq.flows.asyncio_ import AsyncFlowHandle
-from rsmq.flows.operations import MAX_LISTED
-from rsmq.flows.status import FlowState, FlowStatus, NodeStatus
+from rsmq.jobs.flows.asyncio_ import AsyncFlowHandle
+from rsmq.jobs.flows.operations import MAX_LISTED
+from rsmq.jobs.flows.status import FlowState, FlowStatus, NodeStatus
 from rsmq.search.redaction import Redaction
 from rsmq.web.fields import Field, Shape, between, one_of
 from rsmq.web.routes.forms import may, show_value

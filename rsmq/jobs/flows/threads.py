@@ -1,5 +1,6 @@
+# Generated from rsmq/jobs/flows/asyncio_.py by scripts/generate-sync. Do not edit.
 """
-``queues.flow`` of the asyncio clients.
+``queues.flow`` of the synchronous clients.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from rsmq.errors import FlowNotEnded, FlowNotFound
-from rsmq.flows.operations import cancel_flow, read_flow
-from rsmq.flows.status import FlowStatus, NodeStatus
-from rsmq.jobs.base_handle import AwaitsResult
+from rsmq.jobs.base_handle import BlocksForResult
+from rsmq.jobs.flows.operations import cancel_flow, read_flow
+from rsmq.jobs.flows.status import FlowStatus, NodeStatus
 from rsmq.jobs.status import CancelResult
 from rsmq.wire.ids import check_flow_id
 from rsmq.wire.limits import check_duration
@@ -22,9 +23,9 @@ def _keep(_task: str, value: Any) -> Any:
     return value
 
 
-class AsyncFlowHandle(AwaitsResult[Any]):
+class FlowHandle(BlocksForResult[Any]):
     """
-    A flow of tasks that was sent, by its id; ``await flow`` is ``await flow.result()``.
+    A flow of tasks that was sent, by its id.
 
     Attributes:
         id: its id.
@@ -55,7 +56,7 @@ class AsyncFlowHandle(AwaitsResult[Any]):
         self.only_reads = only_reads
         self.ended = ended
 
-    async def status(self) -> FlowStatus:
+    def status(self) -> FlowStatus:
         """
         Return its state, and how many of its nodes are in which state.
 
@@ -66,18 +67,18 @@ class AsyncFlowHandle(AwaitsResult[Any]):
         Raises:
             FlowNotFound: there is no such flow, or its time to live has ended.
         """
-        return await self.read("none")
+        return self.read("none")
 
-    async def nodes(self) -> list[NodeStatus]:
+    def nodes(self) -> list[NodeStatus]:
         """
         Return all its nodes, in the order in which they were added. One atomic script.
 
         Raises:
             FlowNotFound: as for ``status``.
         """
-        return list((await self.read("all")).nodes)
+        return list((self.read("all")).nodes)
 
-    async def result(
+    def result(
         self,
         timeout: float | None = None,
     ) -> Any:
@@ -99,24 +100,22 @@ class AsyncFlowHandle(AwaitsResult[Any]):
         """
         seconds = None if timeout is None else check_duration("timeout", timeout)
 
-        async def ended() -> FlowStatus | None:
-            status = await self.read("ends")
+        def ended() -> FlowStatus | None:
+            status = self.read("ends")
             return status if status.is_ended else None
 
-        found: FlowStatus | None = await ended()
+        found: FlowStatus | None = ended()
         if found is None and seconds != 0:
             key = self.client.namespace.flow(self.id)
-            found = await self.client.watcher.wait(
-                ended, lambda _ended: None, None, (key,), seconds
-            )
+            found = self.client.watcher.wait(ended, lambda _ended: None, None, (key,), seconds)
         if found is None:
-            status = await self.status()
+            status = self.status()
             raise FlowNotEnded(self.id, seconds or 0, status.done, status.total)
         if found.state == "failed":  # the nodes that have failed may be others
-            found = await self.read("all")
+            found = self.read("all")
         return found.result(self.decode)
 
-    async def cancel(self) -> CancelResult:
+    def cancel(self) -> CancelResult:
         """
         Cancel it: no further node is sent but ``finally_``, and the jobs of those that were are.
 
@@ -131,12 +130,12 @@ class AsyncFlowHandle(AwaitsResult[Any]):
         """
         if self.ended is not None:
             return CancelResult.ENDED
-        state = await self.client.run(cancel_flow(self.client.namespace, self.id))
+        state = self.client.run(cancel_flow(self.client.namespace, self.id))
         if state is None:
             raise FlowNotFound(self.id)
         return CancelResult(state) if state in {"cancelled", "requested"} else CancelResult.ENDED
 
-    async def read(self, nodes: Literal["none", "ends", "all"]) -> FlowStatus:
+    def read(self, nodes: Literal["none", "ends", "all"]) -> FlowStatus:
         """
         Return its status with some of its nodes: none, those that no other one follows, or all.
 
@@ -146,7 +145,7 @@ class AsyncFlowHandle(AwaitsResult[Any]):
         if self.ended is not None:
             return _choose(self.ended, nodes)
         reading = read_flow(self.client.namespace, self.id, nodes, only_reads=self.only_reads)
-        status: FlowStatus | None = await self.client.run(reading)
+        status: FlowStatus | None = self.client.run(reading)
         if status is None:
             raise FlowNotFound(self.id)
         return status

@@ -1,6 +1,5 @@
-# Generated from rsmq/flows/asyncio_.py by scripts/generate-sync. Do not edit.
 """
-``queues.flow`` of the synchronous clients.
+``queues.flow`` of the asyncio clients.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from rsmq.errors import FlowNotEnded, FlowNotFound
-from rsmq.flows.operations import cancel_flow, read_flow
-from rsmq.flows.status import FlowStatus, NodeStatus
-from rsmq.jobs.base_handle import BlocksForResult
+from rsmq.jobs.base_handle import AwaitsResult
+from rsmq.jobs.flows.operations import cancel_flow, read_flow
+from rsmq.jobs.flows.status import FlowStatus, NodeStatus
 from rsmq.jobs.status import CancelResult
 from rsmq.wire.ids import check_flow_id
 from rsmq.wire.limits import check_duration
@@ -23,9 +22,9 @@ def _keep(_task: str, value: Any) -> Any:
     return value
 
 
-class FlowHandle(BlocksForResult[Any]):
+class AsyncFlowHandle(AwaitsResult[Any]):
     """
-    A flow of tasks that was sent, by its id.
+    A flow of tasks that was sent, by its id; ``await flow`` is ``await flow.result()``.
 
     Attributes:
         id: its id.
@@ -56,7 +55,7 @@ class FlowHandle(BlocksForResult[Any]):
         self.only_reads = only_reads
         self.ended = ended
 
-    def status(self) -> FlowStatus:
+    async def status(self) -> FlowStatus:
         """
         Return its state, and how many of its nodes are in which state.
 
@@ -67,18 +66,18 @@ class FlowHandle(BlocksForResult[Any]):
         Raises:
             FlowNotFound: there is no such flow, or its time to live has ended.
         """
-        return self.read("none")
+        return await self.read("none")
 
-    def nodes(self) -> list[NodeStatus]:
+    async def nodes(self) -> list[NodeStatus]:
         """
         Return all its nodes, in the order in which they were added. One atomic script.
 
         Raises:
             FlowNotFound: as for ``status``.
         """
-        return list((self.read("all")).nodes)
+        return list((await self.read("all")).nodes)
 
-    def result(
+    async def result(
         self,
         timeout: float | None = None,
     ) -> Any:
@@ -100,22 +99,24 @@ class FlowHandle(BlocksForResult[Any]):
         """
         seconds = None if timeout is None else check_duration("timeout", timeout)
 
-        def ended() -> FlowStatus | None:
-            status = self.read("ends")
+        async def ended() -> FlowStatus | None:
+            status = await self.read("ends")
             return status if status.is_ended else None
 
-        found: FlowStatus | None = ended()
+        found: FlowStatus | None = await ended()
         if found is None and seconds != 0:
             key = self.client.namespace.flow(self.id)
-            found = self.client.watcher.wait(ended, lambda _ended: None, None, (key,), seconds)
+            found = await self.client.watcher.wait(
+                ended, lambda _ended: None, None, (key,), seconds
+            )
         if found is None:
-            status = self.status()
+            status = await self.status()
             raise FlowNotEnded(self.id, seconds or 0, status.done, status.total)
         if found.state == "failed":  # the nodes that have failed may be others
-            found = self.read("all")
+            found = await self.read("all")
         return found.result(self.decode)
 
-    def cancel(self) -> CancelResult:
+    async def cancel(self) -> CancelResult:
         """
         Cancel it: no further node is sent but ``finally_``, and the jobs of those that were are.
 
@@ -130,12 +131,12 @@ class FlowHandle(BlocksForResult[Any]):
         """
         if self.ended is not None:
             return CancelResult.ENDED
-        state = self.client.run(cancel_flow(self.client.namespace, self.id))
+        state = await self.client.run(cancel_flow(self.client.namespace, self.id))
         if state is None:
             raise FlowNotFound(self.id)
         return CancelResult(state) if state in {"cancelled", "requested"} else CancelResult.ENDED
 
-    def read(self, nodes: Literal["none", "ends", "all"]) -> FlowStatus:
+    async def read(self, nodes: Literal["none", "ends", "all"]) -> FlowStatus:
         """
         Return its status with some of its nodes: none, those that no other one follows, or all.
 
@@ -145,7 +146,7 @@ class FlowHandle(BlocksForResult[Any]):
         if self.ended is not None:
             return _choose(self.ended, nodes)
         reading = read_flow(self.client.namespace, self.id, nodes, only_reads=self.only_reads)
-        status: FlowStatus | None = self.client.run(reading)
+        status: FlowStatus | None = await self.client.run(reading)
         if status is None:
             raise FlowNotFound(self.id)
         return status

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from rsmq.errors import InvalidFormat, show
-from rsmq.flows.status import FlowState, FlowStatus, NodeState, NodeStatus
+from rsmq.jobs.flows.status import FlowState, FlowStatus, NodeState, NodeStatus
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.scripts import loader_of
@@ -22,7 +22,7 @@ from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import check_whole_number
 from rsmq.wire.names import decode_name, encode_name
 
-load = loader_of("flows")
+load = loader_of("jobs")
 
 #: How long a flow is stored while nothing changes, and no worker checks it.
 LIFETIME_MS = 7 * 86_400_000
