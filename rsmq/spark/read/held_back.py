@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from redis.exceptions import NoPermissionError
 
+from rsmq.operations.reading import read_records
 from rsmq.spark.connections import SparkServer
-from rsmq.wire.ids import GROUP_MARK
+from rsmq.vocabulary.stored import GROUP
 from rsmq.wire.keys import QueueKeys
 
 
@@ -19,17 +20,10 @@ def find_held_back(server: SparkServer, keys: QueueKeys, ids: Sequence[bytes]) -
 
     Only messages whose ids have the mark of a group cost a command.
     """
-    marked = [id for id in ids if id.endswith(GROUP_MARK)]
-    if not marked:
-        return set()
     try:
-        records = zip(marked, server.hmget(keys.group_of, marked), strict=True)
-        members = {
-            id: record.partition(b":")[2] + b"\0" + id
-            for id, record in records
-            if record is not None
-        }
-        scores = server.call("ZMSCORE", keys.held_back, *members.values()) if members else []
+        found = read_records(GROUP, server.hmget, keys.zset, keys.hash, ids)
+        members = [each.text + b"\0" + id for id, each in found.items()]
+        scores = server.call("ZMSCORE", keys.held_back, *members) if members else []
     except NoPermissionError:
         return set()
-    return {id for id, score in zip(members, scores, strict=True) if score is not None}
+    return {id for id, score in zip(found, scores, strict=True) if score is not None}
