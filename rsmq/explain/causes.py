@@ -49,6 +49,7 @@ class Cause(StrEnum):
         DRAINING: the queue becomes shorter.
         ALL_HIDDEN: no message of the queue is visible.
         DEAD_WORKER: a worker died with messages of the queue in flight.
+        CRASH_LOOP: workers of the queue die again and again.
         EMPTY: the queue has no messages.
     """
 
@@ -79,6 +80,7 @@ class Cause(StrEnum):
     DRAINING = "draining"
     ALL_HIDDEN = "all-hidden"
     DEAD_WORKER = "dead-worker"
+    CRASH_LOOP = "crash-loop"
     EMPTY = "empty"
 
 
@@ -170,6 +172,8 @@ def causes_of_queue(facts: ObservedQueue) -> list[Cause]:
             causes.append(Cause.NO_WORKER)
     if facts.dead_workers:
         causes.append(Cause.DEAD_WORKER)
+    if facts.repeated_deaths:
+        causes.append(Cause.CRASH_LOOP)
     if facts.is_received_again and facts.settles_ms is not None:
         causes.append(Cause.RECEIVED_AGAIN)
     return causes

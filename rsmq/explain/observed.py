@@ -4,7 +4,8 @@ The facts of a queue and of a message that say what they wait for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -70,6 +71,22 @@ class QueueRates:
     received_per_minute: float
     seconds: float
     last: QueueRates | None = None
+
+
+#: Deaths of workers within so many seconds are a crash loop: two of one name, or three.
+_LOOP_SECONDS, _OF_ONE_NAME, _OF_ALL = 600, 2, 3
+
+
+def find_repeated_deaths(workers: Iterable[WorkerInfo], now_ms: int) -> list[tuple[int, str]]:
+    """Return the deaths of a crash loop, as Unix ms and the worker's name; none without one."""
+    deaths = [
+        (at_ms, worker.name)
+        for worker in workers
+        for at_ms in (*worker.deaths, *(() if worker.alive else (worker.seen_ms,)))
+        if at_ms >= now_ms - _LOOP_SECONDS * 1000
+    ]
+    most = max(Counter(name for _, name in deaths).values(), default=0)
+    return deaths if len(deaths) >= _OF_ALL or most >= _OF_ONE_NAME else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +187,11 @@ class ObservedQueue:
     def dead_workers(self) -> list[WorkerInfo]:
         """The workers that died with messages of this queue in flight."""
         return [each for each in self.workers if not each.alive and self.in_flight_of(each)]
+
+    @property
+    def repeated_deaths(self) -> list[tuple[int, str]]:
+        """The deaths of its workers if they are a crash loop, else none."""
+        return find_repeated_deaths(self.workers, self.now_ms)
 
     def in_flight_of(self, worker: WorkerInfo) -> int:
         """Return how many of its messages a worker has in flight, as far as it is known."""

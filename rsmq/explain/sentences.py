@@ -448,6 +448,19 @@ def _dead_worker(facts: ObservedQueue) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
+def _crash_loop(facts: ObservedQueue) -> str:
+    deaths = facts.repeated_deaths
+    names = sorted({name for _, name in deaths})
+    shown = ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")  # noqa: PLR2004
+    first_ms, last_ms = min(deaths)[0], max(deaths)[0]
+    return (
+        f"Workers of queue {facts.name} die again and again: "
+        f"{format_count(len(deaths), 'death')} of {shown} within "
+        f"{format_span((last_ms - first_ms) / 1000)}, the last one "
+        f"{format_span((facts.now_ms - last_ms) / 1000)} ago."
+    )
+
+
 def _message_received_again(facts: ObservedQueue) -> str:
     repeated, remedy = facts.repeated, remedy_of_queue(facts)
     if repeated.are_many and not facts.workers:
@@ -484,4 +497,5 @@ _OF_QUEUE: Mapping[Cause, Callable[[ObservedQueue], str]] = {
     Cause.STALLED: _stalled, Cause.FILLED_FASTER: _filled_faster, Cause.DRAINING: _draining,
     Cause.WAITING: _visible, Cause.ALL_HIDDEN: _all_hidden, Cause.DEAD_WORKER: _dead_worker,
     Cause.EMPTY: _empty, Cause.RECEIVED_AGAIN: _message_received_again,
+    Cause.CRASH_LOOP: _crash_loop,
 }  # fmt: skip

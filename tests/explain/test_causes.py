@@ -408,6 +408,13 @@ ALL_HIDDEN = {"visible_messages": 0, "hidden_messages": 10, "next_due_ms": NOW +
             ("No message of queue q is visible: 7 in flight, 2 delayed, 1 waiting for a retry; the "
             "next one is visible at 12:03:10 UTC (in 40 s)."),
         ),
+        (
+            queue(
+                replace(worker(), deaths=(NOW - 270_000, NOW - 30_000)), rates=(20, 80),
+            ),
+            [Cause.DRAINING, Cause.WAITING, Cause.CRASH_LOOP],
+            None,
+        ),
         (queue(**ALL_HIDDEN), [Cause.ALL_HIDDEN, Cause.NO_WORKER], None),
         (
             queue(worker(running=4)),
@@ -484,3 +491,12 @@ def test_a_paused_queue_says_nothing_of_rates_from_before_its_pause():
     assert of_queue.causes[-1].text == "10 messages of queue q are visible."
     of_message = explain_message(message(queue(worker(), rates=(9, 8), paused=True), ids_before=3))
     assert of_message.causes[-1].text == "It is visible, with 3 messages before it."
+
+
+def test_a_crash_loop_names_the_workers_and_their_deaths():
+    [*_, found] = explain_queue(
+        queue(replace(worker(), deaths=(NOW - 270_000, NOW - 30_000)), rates=(20, 80))
+    ).causes
+    assert found.text == (
+        "Workers of queue q die again and again: 2 deaths of w within 4 min, the last one 30 s ago."
+    )

@@ -112,6 +112,20 @@ async def _dead_worker(place, *, is_held=True):
         await place.queues.receive_message("q", vt=600)
 
 
+async def _crash_loop(place):
+    """A worker dies twice, and its message is received again each time."""
+    await place.queues.send_message("q", "m")
+    for number in range(3):
+        message = await place.queues.receive_message("q", vt=0.001 if number < 2 else 600)
+        while message is None:
+            message = await place.queues.receive_message("q", vt=0.001 if number < 2 else 600)
+    now, _ = await place.queues.run(plain_command("TIME", key=place.q.zset))
+    deaths = [int(now) * 1000 - 90_000, int(now) * 1000 - 30_000]
+    worker = Identity(place.namespace, "w", "token-w")
+    info = {"queues": {"q": 1}, "slots": 2, "running": 1, "deaths": deaths}
+    await place.queues.run(register_worker(worker, info, ttl=60, dead="token"))
+
+
 async def _dead_worker_whose_message_another_one_has(place):
     await _dead_worker(place, is_held=False)
 
@@ -127,6 +141,7 @@ async def _dead_worker_whose_message_another_one_has(place):
         (_growing_and_drained_again, None, Cause.DRAINING),
         (_received_again, AlertKind.RECEIVED_AGAIN, Cause.RECEIVED_AGAIN),
         (_dead_worker, AlertKind.DEAD_WORKER, Cause.DEAD_WORKER),
+        (_crash_loop, AlertKind.CRASH_LOOP, Cause.CRASH_LOOP),
         (_dead_worker_whose_message_another_one_has, None, Cause.ALL_HIDDEN),
     ],
 )

@@ -35,6 +35,7 @@ class AlertKind(Enum):
 
 #: The causes of a queue from which alerts follow. Other alerts are not about why it is not drained.
 CAUSES: Mapping[AlertKind, frozenset[Cause]] = {
+    AlertKind.CRASH_LOOP: frozenset({Cause.CRASH_LOOP}),
     AlertKind.DEAD_WORKER: frozenset({Cause.DEAD_WORKER}),
     AlertKind.NOT_RECEIVED: frozenset({Cause.NO_WORKER, Cause.STALLED}),
     AlertKind.RECEIVED_AGAIN: frozenset({Cause.RECEIVED_AGAIN}),

@@ -4,36 +4,21 @@ The rules about workers that die, and about messages that are received and not d
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 from rsmq.errors.printable import format_count
-from rsmq.explain.alerts.alert import Alert, AlertKind, format_span, list_names
+from rsmq.explain.alerts.alert import CAUSES, Alert, AlertKind, format_span, list_names
 from rsmq.explain.alerts.facts import AlertFacts, RemovedMessage
-from rsmq.explain.observed import ObservedQueue
+from rsmq.explain.causes import causes_of_queue
+from rsmq.explain.observed import ObservedQueue, find_repeated_deaths
 from rsmq.explain.sentences import format_moment, remedy_of_queue
 from rsmq.figures.facts import QueueBacklog
-from rsmq.wire.workers import WorkerInfo
 
-#: Deaths of workers within so many seconds are a crash loop: two of one name, or three.
-_LOOP_SECONDS, _OF_ONE_NAME, _OF_ALL = 600, 2, 3
 #: It lasts until no worker has died for so many seconds, or while its suspect is in flight.
 _QUIET_SECONDS = 120
 #: From so many lost receives on, a message that was removed may have killed its workers.
 _SUSPICIOUS = 2
-
-
-def find_repeated_deaths(workers: Iterable[WorkerInfo], now_ms: int) -> list[tuple[int, str]]:
-    """Return the deaths of a crash loop, as Unix ms and the worker's name; none without one."""
-    deaths = [
-        (at_ms, worker.name)
-        for worker in workers
-        for at_ms in (*worker.deaths, *(() if worker.alive else (worker.seen_ms,)))
-        if at_ms >= now_ms - _LOOP_SECONDS * 1000
-    ]
-    most = max(Counter(name for _, name in deaths).values(), default=0)
-    return deaths if len(deaths) >= _OF_ALL or most >= _OF_ONE_NAME else []
 
 
 def find_crash_loops(facts: AlertFacts) -> Iterator[Alert]:
@@ -49,7 +34,7 @@ def find_crash_loops(facts: AlertFacts) -> Iterator[Alert]:
     suspects = _of_last_death(facts, worst)
     removed = _find_removed(facts, queues, last_ms, worst)
     is_over = removed is not None and removed.at_ms > last_ms
-    is_sure = len(suspects) == 1
+    is_sure = len(suspects) == 1 and _has_cause(facts, suspects[0])
     if removed is not None:
         place, message = removed.destination, removed.id if removed.destination else None
         cause = _describe_removal(removed, facts.now_ms, has_died_since=not is_over)
@@ -67,6 +52,12 @@ def find_crash_loops(facts: AlertFacts) -> Iterator[Alert]:
         f"The last death was {format_span((facts.now_ms - last_ms) / 1000)} ago. {cause}",
         since_ms, place, message,
     )  # fmt: skip
+
+
+def _has_cause(facts: AlertFacts, state: QueueBacklog) -> bool:
+    """Return whether ``why`` names the crash loop for a queue: its own workers die again."""
+    causes = causes_of_queue(facts.observe(state))
+    return not CAUSES[AlertKind.CRASH_LOOP].isdisjoint(causes)
 
 
 def _find_removed(

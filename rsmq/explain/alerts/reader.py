@@ -16,10 +16,10 @@ from redis.exceptions import ResponseError
 
 from rsmq.aio import AsyncRSMQ
 from rsmq.control.operations import list_workers, parse_workers
-from rsmq.explain.alerts.crashes import find_repeated_deaths
 from rsmq.explain.alerts.facts import AlertFacts, HeldMessages, RemovedMessage
 from rsmq.explain.alerts.rules import may_need_activity
 from rsmq.explain.held import choose_dead, read_held
+from rsmq.explain.observed import find_repeated_deaths
 from rsmq.figures.facts import ACTIVITY, QueueActivity, QueueBacklog
 from rsmq.figures.reading import read_queues_in_steps
 from rsmq.operations.plain import plain_command
