@@ -104,6 +104,7 @@ UNLISTED = {
     "import": ["import {folder}/in.jsonl"],
     "job": ["job q {tracked}"],
     "jobs": ["jobs q"],
+    "keys": ["keys"],
     "limit": ["limit q", "limit q --max-running 5 --rate 50/s", "limit q --remove"],
     "list": ["list"],
     "move": ["move q --to p {waiting} {grouped}"],
