@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from redis.exceptions import RedisError
 
-from rsmq.codecs import TEXT, Codec, check_codec
+from rsmq.codecs import TEXT, Codec, blocks, check_codec
 from rsmq.codecs.type_variables import B_co, D, E
 from rsmq.consuming import AsyncConsumer, AsyncProcessing
 from rsmq.errors import ClientClosed, RSMQError
@@ -30,6 +30,7 @@ from rsmq.operations.confirmation import check_confirm, copies_of
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation, allow_for_reply
 from rsmq.operations.time_limit import TimeLimit, check_reply_timeout, start_time_limit
+from rsmq.transport.asyncio_.bodies import encode_with, load_bodies
 from rsmq.transport.asyncio_.caller import (
     AsyncCaller,
     async_caller_from_client,
@@ -407,6 +408,12 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             received = await self.run_steps(steps)
         else:
             received = await self.run(receive)
+        if received:
+            try:
+                await load_bodies(received)
+            except BaseException:  # the call was cancelled
+                await self._undo(receive, received)
+                raise
         if received or seconds == 0:
             return received
         return await self.watcher.wait(
@@ -906,24 +913,29 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 visible; the rate permits it only after more than 9,999,999 seconds; or there is
                 neither delay nor deliver_at, and the queue's delay is not a number.
             MessageNotString: the codec can't encode the body.
+            BodyUnavailable: the store of a ``Stored`` codec does not answer.
             QueueNotFound: the queue does not exist.
             MessageTooLong: the body is larger than the queue's maxsize, or than the server's
                 proto-max-bulk-len (512 MiB by default).
 
         Source: npm rsmq 0.12.4, sendMessage.
         """
-        return await self.run(
-            messages.send_message(
-                self._namespace,
-                qname,
-                body,
-                options,
-                self._codec if codec is None else check_codec(codec),
-                self._realtime,
-                self._confirm_for(confirm),
-                None if timeout is None else start_time_limit(timeout),
-            )
+        chosen = self._codec if codec is None else check_codec(codec)
+        arguments = (
+            self._namespace,
+            qname,
+            body,
+            options,
+            chosen,
+            self._realtime,
+            self._confirm_for(confirm),
+            None if timeout is None else start_time_limit(timeout),
         )
+        if blocks(chosen):
+            return await self.run(
+                await encode_with(chosen, lambda: messages.send_message(*arguments))
+            )
+        return await self.run(messages.send_message(*arguments))
 
     @takes_options_of(BATCH)
     async def send_messages(
@@ -970,20 +982,26 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             InvalidCombination: as for send_message.
             InvalidValue: as for send_message; or the batch is too large.
             MessageNotString: the codec can't encode a body.
+            BodyUnavailable: the store of a ``Stored`` codec does not answer.
             QueueNotFound: the queue does not exist.
             MessageTooLong: the largest body is larger than the queue's maxsize, or than the
                 server's proto-max-bulk-len.
         """
+        chosen, limit = self._codec_for(codec), self._limit_for(timeout)
+        confirmation = self._confirm_for(confirm)
         return await self.run_steps(
-            sending.send_messages(
-                self._namespace,
-                qname,
-                bodies,
-                options,
-                codec=self._codec_for(codec),
-                realtime=self._realtime,
-                confirmation=self._confirm_for(confirm),
-                limit=self._limit_for(timeout),
+            await encode_with(
+                chosen,
+                lambda: sending.send_messages(
+                    self._namespace,
+                    qname,
+                    bodies,
+                    options,
+                    codec=chosen,
+                    realtime=self._realtime,
+                    confirmation=confirmation,
+                    limit=limit,
+                ),
             )
         )
 
@@ -1026,20 +1044,26 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 message would expire before it is visible in one of the queues; or another client
                 stored a delay that is not a number.
             MessageNotString: the codec can't encode the body.
+            BodyUnavailable: the store of a ``Stored`` codec does not answer.
             MessageTooLong: the body is larger than a queue's maxsize, or than the server's
                 proto-max-bulk-len.
             QueueNotFound: one of the queues does not exist.
         """
+        chosen, limit = self._codec_for(codec), self._limit_for(timeout)
+        confirmation = self._confirm_for(confirm)
         return await self.run(
-            sending.publish(
-                self._namespace,
-                qnames,
-                body,
-                options,
-                codec=self._codec_for(codec),
-                realtime=self._realtime,
-                confirmation=self._confirm_for(confirm),
-                limit=self._limit_for(timeout),
+            await encode_with(
+                chosen,
+                lambda: sending.publish(
+                    self._namespace,
+                    qnames,
+                    body,
+                    options,
+                    codec=chosen,
+                    realtime=self._realtime,
+                    confirmation=confirmation,
+                    limit=limit,
+                ),
             )
         )
 
@@ -1688,7 +1712,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             QueueNotFound: the queue does not exist.
             ReplyLost: the replies to three receives of one message were lost.
         """
-        return await self.run_steps(
+        recovered = await self.run_steps(
             recovery.recover_messages(
                 self._namespace,
                 qname,
@@ -1699,6 +1723,8 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 losses=self._losses,
             )
         )
+        await load_bodies(recovered)
+        return recovered
 
     @overload
     async def get_message(
@@ -1735,9 +1761,11 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             InvalidFormat: name or id has other characters, or codec is not a codec.
             QueueNotFound: the queue does not exist.
         """
-        return await self.run(
+        found = await self.run(
             messages.get_message(self._namespace, qname, id, codec=self._codec_for(codec))
         )
+        await load_bodies(found)
+        return found
 
     @overload
     async def peek_messages(
@@ -1797,11 +1825,13 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 is None or "visible", and another client stored a vt or delay that is not a number.
             QueueNotFound: the queue does not exist.
         """
-        return await self.run_steps(
+        found = await self.run_steps(
             inspection.peek_messages(
                 self._namespace, qname, start, count, state=state, codec=self._codec_for(codec)
             )
         )
+        await load_bodies(found)
+        return found
 
     async def count_messages(self, qname: str) -> MessageCounts:
         """

@@ -10,9 +10,9 @@ from enum import Enum
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
-from rsmq.codecs import TEXT, Codec, make_not_decodable
+from rsmq.codecs import TEXT, Codec, blocks, make_not_decodable
 from rsmq.codecs.type_variables import B_co
-from rsmq.errors import BodyUnavailable
+from rsmq.errors import BodyNotDecodable, BodyUnavailable
 from rsmq.errors.printable import format_count
 from rsmq.headers import read_headers
 from rsmq.wire.ids import parse_sent_us, parse_tick_ms
@@ -211,6 +211,34 @@ def fill_message(  # noqa: PLR0917 - as above
     _set_first(message, first_received_ms)
     _set_codec(message, codec)
     _set_body(message, _NOT_DECODED)
+
+
+class _FailedCodec:
+    """The codec of a message whose body could not be loaded: it raises the same error."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def encode(self, body: Any) -> bytes:
+        raise NotImplementedError
+
+    def decode(self, raw: bytes) -> Any:  # noqa: ARG002
+        raise self._error
+
+
+def load_body(message: Message | StoredMessage) -> None:
+    """Decode the body of a message now; if that fails, each access raises the same error."""
+    try:
+        _ = message.body
+    except BodyNotDecodable as error:
+        _set_codec(message, _FailedCodec(error.__cause__ or error))
+    except BodyUnavailable as error:
+        _set_codec(message, _FailedCodec(error))
+
+
+def has_blocking_codec(message: object) -> bool:
+    """Return whether to decode the body of a message would block an event loop."""
+    return isinstance(message, _MessageFields) and blocks(message._codec)  # noqa: SLF001
 
 
 @dataclass(frozen=True, slots=True)

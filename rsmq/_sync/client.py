@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 from redis.exceptions import RedisError
 
 from rsmq._sync.consuming import Consumer, Processing
-from rsmq.codecs import TEXT, Codec, check_codec
+from rsmq.codecs import TEXT, Codec, blocks, check_codec
 from rsmq.codecs.type_variables import B_co, D, E
 from rsmq.errors import ClientClosed, RSMQError
 from rsmq.errors.misuse import OnlyWith, explain_arguments
@@ -33,6 +33,7 @@ from rsmq.operations.operation import Operation, allow_for_reply
 from rsmq.operations.time_limit import TimeLimit, check_reply_timeout, start_time_limit
 from rsmq.transport.origin import Origin
 from rsmq.transport.retry import check_deadline
+from rsmq.transport.threads.bodies import encode_with, load_bodies
 from rsmq.transport.threads.caller import Caller, caller_from_client, caller_from_url
 from rsmq.transport.url import MEMORY_SCHEME, check_url
 from rsmq.vocabulary.queue_arguments import CreateArguments, SetArguments
@@ -402,6 +403,12 @@ class RSMQ(OnlyWith, Generic[B_co]):
             received = self.run_steps(steps)
         else:
             received = self.run(receive)
+        if received:
+            try:
+                load_bodies(received)
+            except BaseException:  # the call was cancelled
+                self._undo(receive, received)
+                raise
         if received or seconds == 0:
             return received
         return self.watcher.wait(
@@ -897,24 +904,27 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 visible; the rate permits it only after more than 9,999,999 seconds; or there is
                 neither delay nor deliver_at, and the queue's delay is not a number.
             MessageNotString: the codec can't encode the body.
+            BodyUnavailable: the store of a ``Stored`` codec does not answer.
             QueueNotFound: the queue does not exist.
             MessageTooLong: the body is larger than the queue's maxsize, or than the server's
                 proto-max-bulk-len (512 MiB by default).
 
         Source: npm rsmq 0.12.4, sendMessage.
         """
-        return self.run(
-            messages.send_message(
-                self._namespace,
-                qname,
-                body,
-                options,
-                self._codec if codec is None else check_codec(codec),
-                self._realtime,
-                self._confirm_for(confirm),
-                None if timeout is None else start_time_limit(timeout),
-            )
+        chosen = self._codec if codec is None else check_codec(codec)
+        arguments = (
+            self._namespace,
+            qname,
+            body,
+            options,
+            chosen,
+            self._realtime,
+            self._confirm_for(confirm),
+            None if timeout is None else start_time_limit(timeout),
         )
+        if blocks(chosen):
+            return self.run(encode_with(chosen, lambda: messages.send_message(*arguments)))
+        return self.run(messages.send_message(*arguments))
 
     @takes_options_of(BATCH)
     def send_messages(
@@ -961,20 +971,26 @@ class RSMQ(OnlyWith, Generic[B_co]):
             InvalidCombination: as for send_message.
             InvalidValue: as for send_message; or the batch is too large.
             MessageNotString: the codec can't encode a body.
+            BodyUnavailable: the store of a ``Stored`` codec does not answer.
             QueueNotFound: the queue does not exist.
             MessageTooLong: the largest body is larger than the queue's maxsize, or than the
                 server's proto-max-bulk-len.
         """
+        chosen, limit = self._codec_for(codec), self._limit_for(timeout)
+        confirmation = self._confirm_for(confirm)
         return self.run_steps(
-            sending.send_messages(
-                self._namespace,
-                qname,
-                bodies,
-                options,
-                codec=self._codec_for(codec),
-                realtime=self._realtime,
-                confirmation=self._confirm_for(confirm),
-                limit=self._limit_for(timeout),
+            encode_with(
+                chosen,
+                lambda: sending.send_messages(
+                    self._namespace,
+                    qname,
+                    bodies,
+                    options,
+                    codec=chosen,
+                    realtime=self._realtime,
+                    confirmation=confirmation,
+                    limit=limit,
+                ),
             )
         )
 
@@ -1017,20 +1033,26 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 message would expire before it is visible in one of the queues; or another client
                 stored a delay that is not a number.
             MessageNotString: the codec can't encode the body.
+            BodyUnavailable: the store of a ``Stored`` codec does not answer.
             MessageTooLong: the body is larger than a queue's maxsize, or than the server's
                 proto-max-bulk-len.
             QueueNotFound: one of the queues does not exist.
         """
+        chosen, limit = self._codec_for(codec), self._limit_for(timeout)
+        confirmation = self._confirm_for(confirm)
         return self.run(
-            sending.publish(
-                self._namespace,
-                qnames,
-                body,
-                options,
-                codec=self._codec_for(codec),
-                realtime=self._realtime,
-                confirmation=self._confirm_for(confirm),
-                limit=self._limit_for(timeout),
+            encode_with(
+                chosen,
+                lambda: sending.publish(
+                    self._namespace,
+                    qnames,
+                    body,
+                    options,
+                    codec=chosen,
+                    realtime=self._realtime,
+                    confirmation=confirmation,
+                    limit=limit,
+                ),
             )
         )
 
@@ -1672,7 +1694,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
             QueueNotFound: the queue does not exist.
             ReplyLost: the replies to three receives of one message were lost.
         """
-        return self.run_steps(
+        recovered = self.run_steps(
             recovery.recover_messages(
                 self._namespace,
                 qname,
@@ -1683,6 +1705,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 losses=self._losses,
             )
         )
+        load_bodies(recovered)
+        return recovered
 
     @overload
     def get_message(
@@ -1719,9 +1743,11 @@ class RSMQ(OnlyWith, Generic[B_co]):
             InvalidFormat: name or id has other characters, or codec is not a codec.
             QueueNotFound: the queue does not exist.
         """
-        return self.run(
+        found = self.run(
             messages.get_message(self._namespace, qname, id, codec=self._codec_for(codec))
         )
+        load_bodies(found)
+        return found
 
     @overload
     def peek_messages(
@@ -1781,11 +1807,13 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 is None or "visible", and another client stored a vt or delay that is not a number.
             QueueNotFound: the queue does not exist.
         """
-        return self.run_steps(
+        found = self.run_steps(
             inspection.peek_messages(
                 self._namespace, qname, start, count, state=state, codec=self._codec_for(codec)
             )
         )
+        load_bodies(found)
+        return found
 
     def count_messages(self, qname: str) -> MessageCounts:
         """

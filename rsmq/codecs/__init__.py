@@ -20,9 +20,11 @@ from rsmq.codecs.interface import (
     Codec,
     QueueCodec,
     bind_codec,
+    blocks,
     check_codec,
     make_not_decodable,
 )
+from rsmq.codecs.stored import BodyStore, Stored
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -32,6 +34,7 @@ __all__ = [
     "JSON",
     "MSGPACK",
     "TEXT",
+    "BodyStore",
     "CannotDecode",
     "CannotEncode",
     "Codec",
@@ -39,7 +42,9 @@ __all__ = [
     "Encrypted",
     "EnvelopeCodec",
     "QueueCodec",
+    "Stored",
     "bind_codec",
+    "blocks",
     "check_codec",
     "dataclass_codec",
     "make_not_decodable",

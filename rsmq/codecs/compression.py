@@ -70,8 +70,8 @@ class Compressed(StepCodec[In_contra, Out_co]):
             raise InvalidFormat("method", value=show(method), hint="Pass 'zstd' or 'zlib'.")
         if method == "zstd":
             load_zstandard()
-        self._above = _check_size("above", above, 0)
-        self._limit = _check_size("limit", limit, 1)
+        self._above = check_size("above", above, 0)
+        self._limit = check_size("limit", limit, 1)
         self._method: Method = method or ("zstd" if find_spec("zstandard") else "zlib")
 
     # Without a step that depends on the queue, the codec is complete as it is.
@@ -100,7 +100,8 @@ class Compressed(StepCodec[In_contra, Out_co]):
         return f"Compressed({self.wrapped!r}, above={self._above}, method={self._method!r})"
 
 
-def _check_size(name: str, value: object, minimum: int) -> int:
+def check_size(name: str, value: object, minimum: int) -> int:
+    """Return a number of bytes from a minimum to 512 MiB; raise InvalidValue otherwise."""
     if isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= _MAX_SIZE:
         return value
     raise InvalidValue(name, minimum, _MAX_SIZE, value=value)

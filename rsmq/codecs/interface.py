@@ -53,6 +53,21 @@ class QueueCodec(Generic[In_contra, Out_co]):
 
     __slots__ = ()
 
+    @property
+    def blocks(self) -> bool:
+        """Whether it waits for a server, so that an event loop must call it in a thread."""
+        return False
+
+    def load(self, raw: bytes) -> bytes:
+        """
+        Return a body that needs no server to be decoded, for one that is stored elsewhere.
+
+        Raises:
+            BodyUnavailable: the store does not answer.
+            CannotDecode: it can't be read.
+        """
+        return raw
+
     def for_queue(self, place: bytes) -> Codec[In_contra, Out_co]:
         """
         Return the codec of the bodies of one queue.
@@ -74,6 +89,11 @@ class QueueCodec(Generic[In_contra, Out_co]):
 def bind_codec(codec: Codec, place: bytes) -> Codec:
     """Return the codec of the bodies of one queue, with ``place`` as ``for_queue`` has it."""
     return codec.for_queue(place) if isinstance(codec, QueueCodec) else codec
+
+
+def blocks(codec: Codec) -> bool:
+    """Return whether a codec waits for a server."""
+    return isinstance(codec, QueueCodec) and codec.blocks
 
 
 class CannotEncode(TypeError):

@@ -104,6 +104,10 @@ class StepCodec(QueueCodec[In_contra, Out_co]):
         """
         raise NotImplementedError
 
+    def load_from(self, raw: bytes, place: bytes) -> bytes:  # noqa: ARG002
+        """Return a body of a queue without its last step, if that needs a server."""
+        return raw
+
     def check_steps(self, steps: tuple[BodyStep, ...]) -> None:
         """Raise CannotDecode if this codec refuses bodies with these steps; none is a plain one."""
 
@@ -193,6 +197,13 @@ class BoundCodec(QueueCodec[In_contra, Out_co]):
     def decode(self, raw: bytes) -> Out_co:
         return self._codec.decode_from(raw, self._place)
 
+    def load(self, raw: bytes) -> bytes:
+        return self._codec.load_from(raw, self._place)
+
+    @property
+    def blocks(self) -> bool:
+        return self._codec.blocks
+
     @property
     def writes_headers(self) -> bool:
         """As of the codec."""
@@ -220,7 +231,8 @@ def undo_step(opened: OpenedStep) -> bytes:
         )
     if step.name == "stored":
         raise CannotDecode(
-            "The body is stored elsewhere", "Receive it with a codec that loads it, as its sender."
+            "The body is stored elsewhere",
+            "Receive it with codec=Stored(..., store=...) of rsmq.codecs, as its sender.",
         )
     raise CannotDecode(
         f"The body has the step {show(step.name)}, which this version of rsmq does not know",

@@ -24,6 +24,7 @@ from rsmq.schedules.operations import (
     run_schedule,
     store_definition,
 )
+from rsmq.transport.asyncio_.bodies import encode_with
 from rsmq.vocabulary.send_arguments import ScheduleSendArguments
 from rsmq.vocabulary.sends import SCHEDULE
 from rsmq.vocabulary.signatures import takes_options_of
@@ -104,6 +105,7 @@ class AsyncSchedules:
             InvalidValue: a number is out of range, the body is too large, or the namespace has
                 10,000 schedules already.
             MessageNotString: the codec can't encode the body.
+            BodyUnavailable: the store of a ``Stored`` codec does not answer.
             MissingExtra: cron without the extra ``schedules``.
             NotPossible: it was stored by a newer version of this library; remove it first.
         """
@@ -113,13 +115,16 @@ class AsyncSchedules:
             "codec": codec, "missed": missed, "jitter": jitter, "tick_field": tick_field,
             "version": version, **options,
         }  # fmt: skip
-        definition = make_definition(
-            client.namespace,
-            name,
-            arguments,
-            codec=client.codec,
-            realtime=client.realtime,
-            source="call",
+        definition = await encode_with(
+            codec or client.codec,
+            lambda: make_definition(
+                client.namespace,
+                name,
+                arguments,
+                codec=client.codec,
+                realtime=client.realtime,
+                source="call",
+            ),
         )
         steps = store_definition(client.namespace, definition, keeps_version=version is None)
         return bool(await client.run_steps(steps))

@@ -25,6 +25,7 @@ from rsmq.schedules.operations import (
     run_schedule,
     store_definition,
 )
+from rsmq.transport.threads.bodies import encode_with
 from rsmq.vocabulary.send_arguments import ScheduleSendArguments
 from rsmq.vocabulary.sends import SCHEDULE
 from rsmq.vocabulary.signatures import takes_options_of
@@ -105,6 +106,7 @@ class Schedules:
             InvalidValue: a number is out of range, the body is too large, or the namespace has
                 10,000 schedules already.
             MessageNotString: the codec can't encode the body.
+            BodyUnavailable: the store of a ``Stored`` codec does not answer.
             MissingExtra: cron without the extra ``schedules``.
             NotPossible: it was stored by a newer version of this library; remove it first.
         """
@@ -114,13 +116,16 @@ class Schedules:
             "codec": codec, "missed": missed, "jitter": jitter, "tick_field": tick_field,
             "version": version, **options,
         }  # fmt: skip
-        definition = make_definition(
-            client.namespace,
-            name,
-            arguments,
-            codec=client.codec,
-            realtime=client.realtime,
-            source="call",
+        definition = encode_with(
+            codec or client.codec,
+            lambda: make_definition(
+                client.namespace,
+                name,
+                arguments,
+                codec=client.codec,
+                realtime=client.realtime,
+                source="call",
+            ),
         )
         steps = store_definition(client.namespace, definition, keeps_version=version is None)
         return bool(client.run_steps(steps))

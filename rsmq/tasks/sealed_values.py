@@ -12,6 +12,7 @@ from typing import Any
 
 from rsmq.codecs import JSON, CannotDecode, Codec
 from rsmq.codecs.steps import StepCodec
+from rsmq.codecs.stored import without_store
 from rsmq.tasks.converters import ArgumentConverter, WrongArgument
 from rsmq.wire.body_format import FormattedBody, is_formatted
 
@@ -67,8 +68,9 @@ class _SealedConverter:
 
 
 def find_values(codec: Codec) -> SealedValues | None:
-    """Return the values of tasks of a client with this codec; None if it has no steps."""
-    return SealedValues(codec) if isinstance(codec, StepCodec) else None
+    """Return the values of tasks of a client with this codec; None without steps."""
+    inline = without_store(codec)
+    return SealedValues(inline) if isinstance(inline, StepCodec) else None
 
 
 def _is_sealed(value: object) -> bool:

@@ -11,6 +11,7 @@ from rsmq.codecs import Codec
 from rsmq.codecs.body_fields import body_fields
 from rsmq.codecs.readable import ReadableBodies, summarize
 from rsmq.codecs.steps import StepCodec
+from rsmq.codecs.stored import without_store
 from rsmq.errors import BodyNotDecodable, BodyUnavailable
 from rsmq.model import Message, StoredMessage
 from rsmq.web.client import Client
@@ -45,9 +46,9 @@ def bodies_of(queues: Client) -> Codec[Any, bytes]:
     Return the codec of the bodies of a namespace, as HTTP has them.
 
     It is that of the server's client, if it compresses or encrypts; then bodies in answers are what
-    is inside.
+    is inside. It reads no store, so bodies that are stored elsewhere are shown as a reference.
     """
-    codec = queues.codec
+    codec = without_store(queues.codec)
     if isinstance(codec, StepCodec):
         return ReadableBodies(codec)
     return codec if isinstance(codec, ReadableBodies) else BODIES

@@ -202,7 +202,7 @@ def _describe_step(step: BodyStep) -> str:
         case "aes256gcm":
             return f"encrypted (key {first})"
         case "stored":
-            return f"stored elsewhere ({first})"
+            return f"stored elsewhere ({', '.join(step.parameters[:2])} bytes)"
     return f"changed by {show(step.name)}"
 
 

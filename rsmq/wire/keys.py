@@ -27,6 +27,7 @@ _EXTENSION = ":x:"
 _ASIDE_PREFIX = "x:aside:"
 _JOB_INFIX = b":x:job:"
 _FLOW_INFIX = b":x:flow:"
+_BODY_INFIX = b":x:body:"
 _LOCK_SUFFIX = ":held"
 
 #: The field that names the target queue, in a hash of messages that were set aside.
@@ -473,6 +474,22 @@ def extension_key(zset: bytes, name: str) -> bytes:
 def job_key(zset: bytes, id: bytes) -> bytes:
     """Return the key of the record of a tracked message, for a queue's sorted set."""
     return zset + _JOB_INFIX + id
+
+
+def body_key(zset: bytes, name: str) -> bytes:
+    """Return the key of a body that is not in the message, for a queue's sorted set."""
+    return zset + _BODY_INFIX + encode_name(name)
+
+
+def pattern_of_bodies(namespace: bytes) -> bytes:
+    """Return the pattern for SCAN of the bodies that are not in the messages of a namespace."""
+    return escape_pattern(namespace) + b":*" + _BODY_INFIX + b"*"
+
+
+def parse_body_key(key: bytes) -> tuple[bytes, str]:
+    """Return the queue's sorted set and the name, for a key of ``body_key``."""
+    zset, _, name = key.rpartition(_BODY_INFIX)
+    return zset, decode_name(name)
 
 
 def order_field(source: str, *, in_flight: bool = False) -> bytes:

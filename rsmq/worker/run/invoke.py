@@ -7,11 +7,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
-from rsmq.codecs import make_not_decodable
+from rsmq.codecs import blocks, make_not_decodable
 from rsmq.errors import BodyUnavailable
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.forked_copy import OwnProcess
@@ -28,6 +29,8 @@ from rsmq.worker.state.message_state import RUNNING
 #: A message whose task the program has cancelled is deferred if fewer of its receives were no
 #: attempts. More cancellations may be the work of its handler, and count.
 _MAX_CANCELLATIONS = 2
+#: How many bodies of a batch are loaded side by side.
+_MAX_LOADS = 16
 #: Advice for a handler whose result has not run.
 _DECLARE_ASYNC = "declare it with async def, also where it is decorated"
 _AWAIT = "await it in the handler"
@@ -87,6 +90,8 @@ class Invoker:
         current_job.set(job)
         deliveries: list[Delivery] = []
         try:
+            if self._loads_bodies(job):
+                _load_bodies(job)
             call = self._prepare(job, deliveries)
             if call is not None:
                 handler, args = call
@@ -115,6 +120,8 @@ class Invoker:
         current_job.set(job)
         deliveries: list[Delivery] = []
         try:
+            if self._loads_bodies(job):
+                await asyncio.to_thread(_load_bodies, job)
             call = self._prepare(job, deliveries)
             if call is not None:
                 handler, args = call
@@ -135,6 +142,13 @@ class Invoker:
                 failure = Defer("the program has cancelled its task")
             job.failure = read_error(failure, job.lane.policy)
         self._finish(job, deliveries)
+
+    def _loads_bodies(self, job: Job) -> bool:
+        """Return whether this process loads bodies from a store: a child process loads its own."""
+        lane = job.lane
+        return blocks(lane.codec) and not (
+            lane.listener.handlers.process and self._call_in_child is not None
+        )
 
     def _prepare(self, job: Job, deliveries: list[Delivery]) -> tuple[Any, tuple[Any, ...]] | None:
         """Return the handler and its arguments; None if there is nothing to handle."""
@@ -222,7 +236,7 @@ class Invoker:
         lane = job.lane
         bodies, messages = [], []
         for lease in job.leases:
-            if lease.state is not RUNNING:
+            if lease.state is not RUNNING or lease.error is not None:
                 continue
             try:
                 body = lane.codec.decode(lease.raw)
@@ -260,6 +274,33 @@ class Invoker:
                         error = job.failure.error
                     self._hooks.call_method(after, message, error, seconds)
         self._report_finished(job)
+
+
+def _load_bodies(job: Job) -> None:
+    """
+    Load the bodies of the messages of a call from the codec's store, side by side.
+
+    From then on the messages have them, so hooks and handlers do not wait for the store.
+    """
+    lane = job.lane
+    leases = [each for each in job.leases if each.state is RUNNING and each.error is None]
+
+    def load(lease: Lease) -> BaseException | None:
+        try:
+            lease.raw = lane.codec.load(lease.raw)  # type: ignore[attr-defined]
+        except BodyUnavailable as error:
+            return Defer(str(error))
+        except Exception as error:  # noqa: BLE001 - the message fails
+            return make_not_decodable(lane.name, lease.id, lease.raw, error)
+        return None
+
+    with ThreadPoolExecutor(min(_MAX_LOADS, len(leases) or 1), "rsmq-bodies") as threads:
+        errors = list(threads.map(load, leases)) if len(leases) > 1 else list(map(load, leases))
+    for lease, error in zip(leases, errors, strict=True):
+        if error is not None and lane.listener.batch is None:
+            raise error
+        if error is not None:
+            lease.fail(error)
 
 
 def reject_cancelled(job: Job) -> Lease:

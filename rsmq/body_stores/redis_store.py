@@ -1,0 +1,76 @@
+"""
+``RedisStore``: bodies in Redis, beside the queues or on a server of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from redis import Redis
+
+from rsmq.wire.keys import body_key, parse_body_key, pattern_of_bodies
+
+_PART_BYTES = 1024 * 1024
+
+
+class RedisStore:
+    """
+    A store of bodies in Redis, for those without an object store.
+
+    Each body is a string with the key ``NS:Q:x:body:NAME``, which is written and read in parts of 1
+    MiB, so that other commands run in between. Bodies need the memory of the server. The store
+    connects when it is used first, and can be pickled: the copy connects itself.
+    """
+
+    #: The largest body, bytes: the highest ``limit`` of ``Stored``.
+    max_bytes = 64 * 1024 * 1024
+
+    def __init__(self, url: str, **options: Any) -> None:
+        """
+        Use a server.
+
+        Args:
+            url: as for ``Redis.from_url`` of redis-py; one server, not a Redis Cluster.
+            options: other options of ``Redis.from_url``.
+        """
+        self._url = url
+        self._options = options
+
+    @cached_property
+    def _redis(self) -> Any:
+        return Redis.from_url(self._url, **{**self._options, "decode_responses": False})
+
+    def write(self, place: bytes, name: str, body: bytes) -> None:
+        """See ``BodyStore``."""
+        key = body_key(place, name)
+        for at in range(0, max(len(body), 1), _PART_BYTES):
+            self._redis.setrange(key, at, body[at : at + _PART_BYTES])
+
+    def read(self, place: bytes, name: str, size: int) -> bytes:
+        """See ``BodyStore``."""
+        key = body_key(place, name)
+        length = self._redis.strlen(key)
+        if length == 0:
+            raise FileNotFoundError
+        if length != size:
+            return b""
+        starts = range(0, size, _PART_BYTES)
+        return b"".join(self._redis.getrange(key, at, at + _PART_BYTES - 1) for at in starts)
+
+    def delete(self, place: bytes, name: str) -> None:
+        """See ``BodyStore``."""
+        self._redis.unlink(body_key(place, name))
+
+    def list(self, namespace: bytes) -> Iterator[tuple[bytes, str]]:
+        """See ``BodyStore``."""
+        for key in self._redis.scan_iter(pattern_of_bodies(namespace), count=1000):
+            place, name = parse_body_key(key)
+            yield place, name
+
+    def __repr__(self) -> str:
+        return "RedisStore(...)"  # the URL may contain a password
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_url": self._url, "_options": self._options}

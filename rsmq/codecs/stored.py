@@ -1,0 +1,192 @@
+"""
+``Stored``: a codec whose large bodies are in an object store, with a reference in the message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from os import urandom
+from typing import NoReturn, Protocol, runtime_checkable
+
+from rsmq.body_format import BodyStep, FormatError, is_formatted, parse_body
+from rsmq.codecs.compression import check_size
+from rsmq.codecs.inflation import MAX_BODY_BYTES
+from rsmq.codecs.interface import CannotDecode, CannotEncode, Codec
+from rsmq.codecs.steps import OpenedStep, StepCodec, Stepped
+from rsmq.codecs.type_variables import In_contra, Out_co
+from rsmq.errors import BodyUnavailable, InvalidFormat, InvalidValue, show
+from rsmq.errors.printable import format_count
+
+_STEP = "stored"
+_NAME_BYTES = 16
+_NAME = re.compile(r"[0-9a-f]{32}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_SIZE = re.compile(r"[0-9]{1,9}")
+
+
+@runtime_checkable
+class BodyStore(Protocol):
+    """
+    A store of bodies. Several threads call it at the same time.
+
+    Each object has a place, the namespace and the name of the queue for which it was stored, as in
+    ``b"rsmq:orders"``, and a name of 32 characters of ``0-9 a-f``. Methods raise any exception if
+    the store does not answer, or refuses the access.
+    """
+
+    def write(self, place: bytes, name: str, body: bytes) -> None:
+        """Store an object, completely or not at all for its readers."""
+
+    def read(self, place: bytes, name: str, size: int) -> bytes:
+        """
+        Return an object; another number of bytes if it has not this size, without reading it all.
+
+        Raises:
+            FileNotFoundError: it does not exist.
+        """
+
+    def delete(self, place: bytes, name: str) -> None:
+        """Delete an object; nothing happens if it does not exist."""
+
+    def list(self, namespace: bytes) -> Iterator[tuple[bytes, str]]:
+        """Yield place and name of each object of the queues of a namespace."""
+
+
+class Stored(StepCodec[In_contra, Out_co]):
+    """
+    A codec that writes large bodies of another codec to a store; a message has the reference.
+
+    The object is written before the message is sent: if the store does not answer, nothing is sent.
+    It also decodes bodies that are not stored elsewhere: give it to consumers before producers.
+    The asyncio client writes in a thread, and loads the bodies when it receives the messages.
+
+    If an object is missing, or has another size or hash, ``Message.body`` raises BodyNotDecodable.
+    If the store does not answer, it raises BodyUnavailable; a worker defers the message.
+    """
+
+    __slots__ = ("_above", "_limit", "store")
+
+    rank = 3
+    step_names = frozenset({_STEP})
+
+    def __init__(
+        self,
+        codec: Codec[In_contra, Out_co],
+        *,
+        store: BodyStore,
+        above: int = 256_000,
+        limit: int = MAX_BODY_BYTES,
+    ) -> None:
+        """
+        Wrap a codec.
+
+        Args:
+            codec: TEXT, JSON, another codec, ``Compressed`` or ``Encrypted``.
+            store: an ``ObjectStore`` or ``RedisStore`` of ``rsmq.body_stores``, or an own one.
+            above: a body that has more bytes is stored, after compression and encryption; 0 to
+                512 MiB.
+            limit: the largest body that it writes or reads, bytes, 1 to 512 MiB; 64 MiB by default,
+                and at most with a ``RedisStore``.
+
+        Raises:
+            InvalidFormat: codec is not a codec, or stores already; or store lacks a method.
+            InvalidValue: above or limit is out of range.
+        """
+        super().__init__(codec)
+        if isinstance(store, type) or not isinstance(store, BodyStore):
+            raise InvalidFormat(
+                "store",
+                value=show(store),
+                hint="Pass an ObjectStore or a RedisStore of rsmq.body_stores.",
+            )
+        self.store = store
+        self._above = check_size("above", above, 0)
+        self._limit = check_size("limit", limit, 1)
+        most = getattr(store, "max_bytes", self._limit)
+        if self._limit > most:
+            raise InvalidValue("limit", 1, most, value=limit)
+
+    @property
+    def blocks(self) -> bool:
+        return True
+
+    def apply(self, stepped: Stepped, place: bytes) -> Stepped:
+        body = stepped.payload
+        if len(body) <= self._above:
+            return stepped
+        if len(body) > self._limit:
+            size = format_count(len(body), "byte")
+            raise CannotEncode(self, body, f"It has {size}, and the limit is {self._limit:,}.")
+        name = urandom(_NAME_BYTES).hex()
+        try:
+            self.store.write(place, name, body)
+        except Exception as error:
+            raise BodyUnavailable("The store of the body") from error
+        parameters = (name, str(len(body)), hashlib.sha256(body).hexdigest())
+        return Stepped(b"", (*stepped.steps, BodyStep(_STEP, parameters)))
+
+    def undo(self, opened: OpenedStep) -> bytes:
+        name, size, digest = self._check_reference(opened)
+        try:
+            body = self.store.read(opened.place, name, size)
+        except FileNotFoundError:
+            raise CannotDecode(
+                "The object with the body is missing from the store",
+                "Compare the store of the codec with that of the sender. Otherwise it was deleted, "
+                "or the message was copied here from another queue by hand.",
+            ) from None
+        except Exception as error:
+            raise BodyUnavailable("The store of the body") from error
+        if len(body) != size or hashlib.sha256(body).hexdigest() != digest:
+            raise CannotDecode(
+                "The object with the body has another size or hash than the message says",
+                "It was changed or damaged in the store: restore it there, and receive the message "
+                "again.",
+            )
+        return body
+
+    def _check_reference(self, opened: OpenedStep) -> tuple[str, int, str]:
+        """Return name, size and hash; a reference can't name anything but an object of a queue."""
+        if len(opened.step.parameters) != 3:  # noqa: PLR2004
+            _refuse_reference()
+        name, size, digest = opened.step.parameters
+        is_valid = _NAME.fullmatch(name) and _SIZE.fullmatch(size) and _SHA256.fullmatch(digest)
+        if not is_valid or b":" not in opened.place or opened.payload:
+            _refuse_reference()
+        if int(size) > self._limit:
+            raise CannotDecode(
+                f"The body has {format_count(int(size), 'byte')}, and the limit is {self._limit:,}",
+                "Receive it with codec=Stored(..., limit=...), if its sender is trusted.",
+            )
+        return name, int(size), digest
+
+    def load_from(self, raw: bytes, place: bytes) -> bytes:
+        if not is_formatted(raw):
+            return raw
+        try:
+            body = parse_body(raw)
+        except FormatError as error:
+            raise CannotDecode(str(error), error.hint) from None
+        if not body.steps or body.steps[-1].name != _STEP:
+            return raw
+        origin = place if body.origin is None else body.origin
+        payload = self.undo(OpenedStep(body.steps[-1], body.steps, body.payload, origin))
+        return replace(body, steps=body.steps[:-1], payload=payload).format().encode()
+
+    def __repr__(self) -> str:
+        return f"Stored({self.wrapped!r}, store={self.store!r}, above={self._above})"
+
+
+def without_store(codec: Codec) -> Codec:
+    """Return the codec inside a ``Stored``; another codec itself."""
+    return codec.wrapped if isinstance(codec, Stored) else codec
+
+
+def _refuse_reference() -> NoReturn:
+    raise CannotDecode(
+        "The reference to the object with the body is damaged",
+        "Its sender did not write it with Stored of rsmq.codecs; nothing was read from the store.",
+    )
