@@ -30,8 +30,16 @@ class ReadableBodies(QueueCodec[str | bytes, bytes]):
         leaf = checked if self._steps is None else self._steps.leaf
         self._is_msgpack = isinstance(leaf, MsgpackCodec)
 
+    @property
+    def blocks(self) -> bool:
+        return self._steps is not None and self._steps.blocks
+
     def for_queue(self, place: bytes) -> Codec[str | bytes, bytes]:
         return _OfQueue(self, place)
+
+    def load_from(self, raw: bytes, place: bytes) -> bytes:
+        """As ``StepCodec.load_from``."""
+        return raw if self._steps is None else self._steps.load_from(raw, place)
 
     def read(self, raw: bytes, place: bytes) -> bytes:
         """
@@ -74,6 +82,13 @@ class _OfQueue(QueueCodec[str | bytes, bytes]):
 
     def for_queue(self, place: bytes) -> Codec[str | bytes, bytes]:
         return _OfQueue(self._codec, place)
+
+    @property
+    def blocks(self) -> bool:
+        return self._codec.blocks
+
+    def load(self, raw: bytes) -> bytes:
+        return self._codec.load_from(raw, self._place)
 
     def encode(self, body: str | bytes) -> str | bytes:
         return self._codec.write(body, self._place)

@@ -11,14 +11,21 @@ from dataclasses import replace
 from os import urandom
 from typing import NoReturn, Protocol, runtime_checkable
 
-from rsmq.body_format import BodyStep, FormatError, is_formatted, parse_body
 from rsmq.codecs.compression import check_size
 from rsmq.codecs.inflation import MAX_BODY_BYTES
-from rsmq.codecs.interface import CannotDecode, CannotEncode, Codec
+from rsmq.codecs.interface import CannotDecode, CannotEncode, Codec, QueueCodec, bind_codec, blocks
 from rsmq.codecs.steps import OpenedStep, StepCodec, Stepped
 from rsmq.codecs.type_variables import In_contra, Out_co
-from rsmq.errors import BodyUnavailable, InvalidFormat, InvalidValue, show
+from rsmq.errors import BodyUnavailable, InvalidFormat, InvalidValue, NotPossible, show
 from rsmq.errors.printable import format_count
+from rsmq.wire.body_format import (
+    BodyStep,
+    FormatError,
+    add_origin,
+    is_formatted,
+    is_stored,
+    parse_body,
+)
 
 _STEP = "stored"
 _NAME_BYTES = 16
@@ -183,6 +190,31 @@ class Stored(StepCodec[In_contra, Out_co]):
 def without_store(codec: Codec) -> Codec:
     """Return the codec inside a ``Stored``; another codec itself."""
     return codec.wrapped if isinstance(codec, Stored) else codec
+
+
+def leave_namespace(raw: bytes, place: bytes, codec: Codec | None = None) -> bytes:
+    """
+    Return a body as it leaves a namespace: it names its queue, and no object of a store.
+
+    Args:
+        raw: the body as it is in its queue.
+        place: the namespace and the name of the queue.
+        codec: loads a body that is stored elsewhere, if it can.
+
+    Raises:
+        NotPossible: the body is stored elsewhere, and the codec can't load it.
+        BodyUnavailable, CannotDecode: those of ``QueueCodec.load``.
+    """
+    if is_stored(raw):
+        bound = None if codec is None or not blocks(codec) else bind_codec(codec, place)
+        if not isinstance(bound, QueueCodec):
+            raise NotPossible(
+                "A message whose body is stored elsewhere can't leave its namespace",
+                hint="The sweep of the namespace would delete the object. Export it with the codec "
+                "that has stored it, as in rsmq export --codec app:codec.",
+            )
+        raw = bound.load(raw)
+    return add_origin(raw, place)
 
 
 def _refuse_reference() -> NoReturn:

@@ -127,20 +127,6 @@ def examine_index(key: bytes) -> Operation[IndexFacts]:
     return Operation(load("examine_index"), (key,), (), parse, RetryClass.ALWAYS)
 
 
-def examine_keys(namespace: Namespace, cursor: bytes) -> Operation[tuple[bytes, list[bytes]]]:
-    """Run one step of SCAN for a namespace: the next cursor (b'0' at the end), and keys."""
-    prefix = encode_name(namespace.name)
-    for special in (b"\\", b"*", b"?", b"[", b"]", b"^"):
-        prefix = prefix.replace(special, b"\\" + special)
-    return Operation(
-        load("examine_keys"),
-        (namespace.queues,),
-        (cursor, prefix + b":*"),
-        lambda reply: (reply[0], reply[1]),
-        RetryClass.ALWAYS,
-    )
-
-
 def examine_queue(namespace: Namespace, qname: str) -> Operation[QueueFacts]:
     """Read a queue's keys and attributes, but not its messages."""
     keys = namespace.queue(qname)

@@ -15,11 +15,11 @@ from rsmq.doctor.operations import (
     QueueFacts,
     examine_group_records,
     examine_groups,
-    examine_keys,
     examine_queue,
     examine_turns,
 )
 from rsmq.errors import RSMQError
+from rsmq.operations.walk import scan_keys
 from rsmq.vocabulary.queues import REQUIRED_ATTRIBUTES
 from rsmq.wire.fields import DEAD_LETTER_QUEUE, GROUPED, MAX_RECEIVES
 from rsmq.wire.keys import KeyKind, Namespace, QueueKeys, classify_key
@@ -54,7 +54,7 @@ def scan_names(rsmq: RSMQ, namespace: Namespace) -> tuple[set[str], set[str]]:
     other_namespaces: list[str] = []
     cursor = b"0"
     while True:
-        cursor, keys = rsmq.run(examine_keys(namespace, cursor))
+        cursor, keys = rsmq.run(scan_keys(namespace, cursor))
         for key in keys:
             kind, name = classify_key(namespace.name, key)
             if kind is KeyKind.OTHER_NAMESPACE:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from redis.exceptions import RedisError
 
 from rsmq.codecs import BYTES
+from rsmq.codecs.stored import leave_namespace
 from rsmq.errors import RSMQError
 from rsmq.migrate.operations import OutgoingMessage, TargetShape, forward_messages
 from rsmq.migrate.server import Server
@@ -20,7 +21,7 @@ from rsmq.migrate.sources.rfq import make_uuid
 from rsmq.model import Message
 from rsmq.operations.operation import RetryClass
 from rsmq.operations.plain import plain_commands
-from rsmq.wire.body_format import add_origin, is_formatted
+from rsmq.wire.body_format import is_formatted
 from rsmq.wire.keys import QueueKeys
 
 #: The number of messages that a step receives at most, and their visibility timeout.
@@ -104,7 +105,7 @@ class ToStream:
 def name_queue(messages: Iterable[Message], keys: QueueKeys) -> list[Message]:
     """Return messages that leave a queue; their bodies with steps name it."""
     return [
-        replace(each, raw=add_origin(each.raw, keys.zset)) if is_formatted(each.raw) else each
+        replace(each, raw=leave_namespace(each.raw, keys.zset)) if is_formatted(each.raw) else each
         for each in messages
     ]
 

@@ -1,5 +1,5 @@
 """
-A walk through a queue in steps, as ``fragments/walk.lua`` defines it.
+A walk through a queue in steps, as ``fragments/walk.lua`` defines it, and one through all keys.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.scripts import load
-from rsmq.wire.keys import QueueKeys
+from rsmq.wire.keys import Namespace, QueueKeys, escape_pattern
+from rsmq.wire.names import encode_name
 
 #: A position in a walk: a score, and the number of ids with this score that were already read.
 Position: TypeAlias = tuple[bytes, bytes]
@@ -36,3 +37,14 @@ def walk_step(
 def parse_next_position(reply: list[Any]) -> Position | None:
     """Return where the next step begins; None at the end."""
     return None if reply[0] is None else (reply[0], digits(reply[1]))
+
+
+def scan_keys(namespace: Namespace, cursor: bytes) -> Operation[tuple[bytes, list[bytes]]]:
+    """Run one step of SCAN for a namespace: the next cursor (b'0' at the end), and keys."""
+    return Operation(
+        load("scan_keys"),
+        (namespace.queues,),
+        (cursor, escape_pattern(encode_name(namespace.name)) + b":*"),
+        lambda reply: (reply[0], reply[1]),
+        RetryClass.ALWAYS,
+    )

@@ -12,6 +12,7 @@ from redis.exceptions import ResponseError
 
 from rsmq import __version__
 from rsmq._sync.client import RSMQ
+from rsmq.codecs.stored import leave_namespace
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound
 from rsmq.errors.hints import Hint
 from rsmq.figures.left_behind import LeftBehind
@@ -96,6 +97,9 @@ def export_queues(
         InvalidFormat: a name has characters that are not allowed.
         InvalidValue: another client stored a vt or delay that is not a number.
         QueueNotFound: a queue does not exist; nothing has been written then.
+        NotPossible: the body of a message is stored elsewhere, and the codec of the client is not
+            the ``Stored`` that loads it.
+        BodyUnavailable: its store does not answer.
     """
     found, left_out = _read_queues(rsmq, names)
     writer = lines.Writer(file)
@@ -153,7 +157,8 @@ def _write_messages(
             left.look_at([encode_name(message.id) for message in messages])
             found = _read_records(rsmq, keys, messages)
             for message in messages:
-                record = records.make_message_record(message, keys.zset, found.get(message.id, {}))
+                raw = leave_namespace(message.raw, keys.zset, rsmq.codec)
+                record = records.make_message_record(message, raw, found.get(message.id, {}))
                 writer.write(record)
             written += len(messages)
             ghosts += looked_up.ghosts

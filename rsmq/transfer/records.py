@@ -18,7 +18,6 @@ from rsmq.transfer import lines
 from rsmq.vocabulary.queues import QUEUE_ATTRIBUTES, QueueAttribute
 from rsmq.vocabulary.sends import ValueKind
 from rsmq.vocabulary.stored import COPIED_FIELDS, MESSAGE_RECORDS, FoundRecord
-from rsmq.wire.body_format import add_origin
 from rsmq.wire.names import NOT_ENCODABLE, decode_name, encode_name, is_encodable
 from rsmq.wire.stored import parse_time
 from rsmq.wire.throttle import encode_throttle
@@ -47,15 +46,14 @@ def _to_json(value: Any) -> Any:
 
 
 def make_message_record(
-    message: StoredMessage, place: bytes, records: Mapping[str, FoundRecord]
+    message: StoredMessage, raw: bytes, records: Mapping[str, FoundRecord]
 ) -> dict[str, Any]:
     """
     Return the record of a message, without the fields that the message does not have.
 
     Args:
         message: the message.
-        place: the namespace and the name of its queue, as ``NAMESPACE:QUEUE``. A body with steps
-            names it from now on.
+        raw: its body, as it leaves its queue.
         records: those of ``MESSAGE_RECORDS`` that it has, by key.
     """
     visible_at: float | None = message.visible_at_ms
@@ -65,7 +63,7 @@ def make_message_record(
         "type": lines.MESSAGE,
         "queue": message.queue,
         "id": message.id,
-        **body_fields(add_origin(message.raw, place)),
+        **body_fields(raw),
         "visible_at_ms": visible_at if visible_at is None or math.isfinite(visible_at) else None,
         "receive_count": message.receive_count,
     }

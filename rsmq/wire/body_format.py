@@ -27,6 +27,7 @@ PREFIX = b"rsmq-body/"
 
 _HEAD = re.compile(rb"rsmq-body/1:(?P<steps>[\w=.~,/%-]*):(?P<fields>[\w=.~;%-]*):")
 _KEY_ID = re.compile(rb"rsmq-body/1:(?:[\w=.~/%-]*,)*?aes256gcm=([\w.-]{1,64})[,:]")
+_STORED = re.compile(rb"rsmq-body/1:(?:[\w=.~/%-]*,)*?stored=")
 _FROM, _HEADERS = "from", "headers"
 
 
@@ -173,6 +174,11 @@ def headers_of(raw: bytes) -> dict[str, str]:
         return {}
 
 
+def is_stored(raw: bytes) -> bool:
+    """Return whether a body is the name of an object of a store."""
+    return _STORED.match(raw) is not None
+
+
 def key_id_of(raw: bytes) -> str | None:
     """Return the id of the key of an encrypted body, or of its first 200 bytes; else None."""
     found = _KEY_ID.match(raw)
@@ -202,7 +208,7 @@ def _describe_step(step: BodyStep) -> str:
         case "aes256gcm":
             return f"encrypted (key {first})"
         case "stored":
-            return f"stored elsewhere ({', '.join(step.parameters[:2])} bytes)"
+            return f"stored elsewhere ({', size '.join(step.parameters[:2])})"
     return f"changed by {show(step.name)}"
 
 

@@ -226,6 +226,11 @@ class Namespace:
         return self.trash + encode_name(f":{id}:{name}")
 
     @property
+    def unused_bodies(self) -> bytes:
+        """Extension data of stored bodies: since when each object is in no message, by its name."""
+        return encode_name(f"{self.name}:x:unused_bodies")
+
+    @property
     def history(self) -> bytes:
         """Extension data of recorders: the sums of the histories of all queues."""
         return encode_name(f"{self.name}:x:history")
@@ -484,6 +489,11 @@ def body_key(zset: bytes, name: str) -> bytes:
 def pattern_of_bodies(namespace: bytes) -> bytes:
     """Return the pattern for SCAN of the bodies that are not in the messages of a namespace."""
     return escape_pattern(namespace) + b":*" + _BODY_INFIX + b"*"
+
+
+def is_body(key: bytes) -> bool:
+    """Return whether a key is that of a body that is not in its message."""
+    return _BODY_INFIX in key
 
 
 def parse_body_key(key: bytes) -> tuple[bytes, str]:

@@ -169,7 +169,7 @@ def test_bytes_behind_the_compressed_ones_are_refused():
     ("raw", "text", "hint"),
     [
         (body_of(b"aes256gcm=k2", b""), "The body is encrypted with the key 'k2'", "Encrypted("),
-        (body_of(b"stored=a/1/b", b""), "The body is stored elsewhere", "a codec that loads it"),
+        (body_of(b"stored=a/1/b", b""), "The body is stored elsewhere", "codec=Stored"),
         (body_of(b"brotli=10", b""), "The body has the step 'brotli'", "Update rsmq"),
         (b"rsmq-body/2:x::", "The body has version 2", "Update rsmq"),
     ],

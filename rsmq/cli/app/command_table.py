@@ -90,6 +90,7 @@ Monitoring
     workers  worker:workers  Show the workers of the namespace.
     doctor  doctor:doctor  Check the server and queues for faults.
     keys  keys:keys  Count the messages that each key has encrypted.
+    sweep-bodies  sweep_bodies:sweep_bodies  Delete stored bodies that no message has.
 Migration
     migrate  migrate:migrate  Copy or move queues of another system.
     bridge  bridge:bridge  Move new messages from or to another system until stopped.

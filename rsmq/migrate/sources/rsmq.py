@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from redis.exceptions import ResponseError
 
+from rsmq.codecs.stored import leave_namespace
 from rsmq.errors import SourceNotFound
 from rsmq.figures.left_behind import LeftBehind
 from rsmq.migrate.server import Server
@@ -20,7 +21,6 @@ from rsmq.operations.plain import parse_scores
 from rsmq.operations.reading import read_records
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, REQUIRED_ATTRIBUTES, read_attributes
 from rsmq.vocabulary.stored import MESSAGE_RECORDS, Carrier
-from rsmq.wire.body_format import add_origin
 from rsmq.wire.fields import MESSAGE_SUFFIXES
 from rsmq.wire.ids import is_reserved_id, parse_sent_us
 from rsmq.wire.keys import PrefixKeys, extension_key, job_key
@@ -264,7 +264,7 @@ class RsmqQueues(KeyedSource):
         return Item(
             element,
             state,
-            add_origin(body, place),
+            leave_namespace(body, place),
             identity=element.raw,
             id=id if keeps_id else None,
             sent_us=min(score, now_ms) * 1000 if sent_us is None else sent_us,

@@ -1,0 +1,169 @@
+"""
+The sweep of stored bodies: deletes the objects that no message has.
+
+A sweep lists the objects, then reads all values of the namespace's keys: queues, dead letters, what
+undo can restore, schedules, and whatever else has a body. It notes since when an object is in none
+of them. The object is deleted when it has been so for the grace, and a second reading confirms it.
+So an object that is written before its message is sent, and a message that is moved while the keys
+are read, need no lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+from typing import Any
+
+from rsmq._sync.client import RSMQ
+from rsmq.codecs import BodyStore
+from rsmq.operations.arguments import digits
+from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.plain import plain_command
+from rsmq.operations.scripts import loader_of
+from rsmq.operations.walk import scan_keys
+from rsmq.wire.keys import Namespace, is_body
+from rsmq.wire.limits import check_duration
+from rsmq.wire.names import decode_name, encode_name
+
+load = loader_of("body_stores")
+
+_DAY_SECONDS = 86_400
+MIN_GRACE_SECONDS = 60
+_MAX_GRACE_SECONDS = 365 * _DAY_SECONDS
+#: Names in a call, and values that a step reads.
+_BATCH = 1000
+_STEP_VALUES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SweptBodies:
+    """
+    The result of a sweep.
+
+    Attributes:
+        objects: how many objects the store has for the namespace.
+        unused: how many of them are in no message, those that were deleted included.
+        deleted: how many were deleted; in a dry run, how many would be.
+    """
+
+    objects: int
+    unused: int
+    deleted: int
+
+
+def sweep_bodies(
+    queues: RSMQ[Any],
+    store: BodyStore,
+    *,
+    grace: float | timedelta = _DAY_SECONDS,
+    dry_run: bool = False,
+    tell: Callable[[int], object] = lambda _: None,
+) -> SweptBodies:
+    """
+    Delete the objects of a namespace that have been in no message for the grace.
+
+    Call it once an hour or a day, with all queues in use: a single call deletes nothing, but notes
+    what it finds. It reads all keys of the namespace in steps of about 100 values, and has the
+    names of the objects in memory. Several may run at the same time; one that was interrupted is
+    simply repeated. Queues with a colon in their names are left out, as they could be those of
+    another namespace.
+
+    Args:
+        queues: a client of the namespace.
+        store: the store of the ``Stored`` codec.
+        grace: seconds, 60 to a year; a day by default. It must be longer than a send may take, and
+            than messages wait outside of this Redis, such as in a transaction's outbox.
+        dry_run: delete and note nothing.
+        tell: is called after each step with the number of keys that it has finished.
+
+    Returns:
+        The result.
+
+    Raises:
+        InvalidValue: grace is out of range.
+        The errors of the store, and of redis-py.
+    """
+    seconds = check_duration("grace", grace, MIN_GRACE_SECONDS, _MAX_GRACE_SECONDS)
+    namespace = queues.namespace
+    prefix = encode_name(namespace.name) + b":"
+    found = {
+        name: place
+        for place, name in store.list(encode_name(namespace.name))
+        if b":" not in place[len(prefix) :]
+    }
+    number = len(found)
+    _leave_out_used(queues, found, tell)
+    keep_ms = 0 if dry_run else int(seconds * 1000) * 2 + 7 * _DAY_SECONDS * 1000
+    due: dict[str, bytes] = {}
+    for names in _in_batches(found):
+        ages = queues.run(_note_unused(namespace, keep_ms, names))
+        due |= {
+            name: found[name]
+            for name, age in zip(names, ages, strict=True)
+            if age >= seconds * 1000
+        }
+    if due:
+        _leave_out_used(queues, due, tell)
+    if not dry_run:
+        for name, place in due.items():
+            store.delete(place, name)
+        noted = map(decode_name, queues.run(plain_command("HKEYS", namespace.unused_bodies)))
+        gone = (name for name in noted if name in due or name not in found)
+        for batch in _in_batches(gone):
+            queues.run(plain_command("HDEL", namespace.unused_bodies, *batch))
+    return SweptBodies(number, len(found), len(due))
+
+
+def _leave_out_used(
+    queues: RSMQ[Any], found: dict[str, bytes], tell: Callable[[int], object]
+) -> None:
+    """Remove the objects that a value of the namespace names."""
+    for key in _read_keys(queues):
+        if not found:
+            return
+        for name in _read_names(queues, key):
+            found.pop(name, None)
+        tell(1)
+
+
+def _read_keys(queues: RSMQ[Any]) -> Iterator[bytes]:
+    cursor = b"0"
+    while True:
+        cursor, keys = queues.run(scan_keys(queues.namespace, cursor))
+        unused = queues.namespace.unused_bodies
+        yield from (key for key in keys if key != unused and not is_body(key))
+        if cursor == b"0":
+            return
+
+
+def _read_names(queues: RSMQ[Any], key: bytes) -> Iterator[str]:
+    cursor = b"0"
+    while True:
+        cursor, names = queues.run(_find_stored_bodies(key, cursor))
+        yield from map(decode_name, names)
+        if cursor == b"0":
+            return
+
+
+def _in_batches(names: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    remaining = iter(names)
+    while batch := tuple(islice(remaining, _BATCH)):
+        yield batch
+
+
+def _find_stored_bodies(key: bytes, cursor: bytes) -> Operation[Any]:
+    return Operation(
+        load("find_stored_bodies"), (key,), (cursor, digits(_STEP_VALUES)), tuple, RetryClass.ALWAYS
+    )
+
+
+def _note_unused(namespace: Namespace, keep_ms: int, names: Iterable[str]) -> Operation[list[int]]:
+    return Operation(
+        load("note_unused_bodies"),
+        (namespace.unused_bodies,),
+        (digits(keep_ms), *map(encode_name, names)),
+        list,
+        RetryClass.ALWAYS,
+    )
