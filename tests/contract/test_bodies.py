@@ -52,7 +52,7 @@ def test_a_consumer_without_the_codec_gets_a_named_error(env, queue):
 
     with pytest.raises(BodyNotDecodable) as caught:
         _ = message.body
-    assert f"The body is compressed (zlib, {len(JSON.encode(ROWS))} bytes)" in str(caught.value)
+    assert f"The body is compressed (zlib, {len(JSON.encode(ROWS)):,} bytes)" in str(caught.value)
     assert message.raw.decode()[40:] not in str(caught.value)
     assert env.rsmq.get_message(queue, message.id, codec=TEXT).body == CODEC.encode(ROWS)
 

@@ -76,7 +76,7 @@ async def test_without_the_codec_the_kind_is_named(faces):
     id = await faces.queues.send_message("q", BODY)
     stored = (await faces.plain.get_message("q", id)).raw
     steps = (
-        f"compressed (zstd, {len(JSON.encode(BODY))} bytes) and encrypted (key k1), "
+        f"compressed (zstd, {len(JSON.encode(BODY)):,} bytes) and encrypted (key k1), "
         f"{len(stored)} bytes stored"
     )
     one = (await faces.without("GET", f"/queues/q/messages/{id}")).json
