@@ -41,7 +41,7 @@ _SCOPES = {
         "GET /queues/{queue}/dead-letters/groups",
         "GET /queues/{queue}/messages", "GET /queues/{queue}/messages/{id}",
         "GET /queues/{queue}/messages/{id}/body", "GET /queues/{queue}/jobs/{id}", "GET /doctor",
-        "GET /queues/{queue}/jobs", "GET /queues/{queue}/tail", "GET /flows/{flow}",
+        "GET /queues/{queue}/jobs", "GET /queues/{queue}/tail", "GET /flows", "GET /flows/{flow}",
         "GET /queues/{queue}/messages:export", "GET /workers/{worker}/running",
     },
     "send": {
