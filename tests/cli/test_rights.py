@@ -78,6 +78,7 @@ LISTED = {
     "subscribers": [
         "subscribers add q crm https://example.org/", "subscribers list", "subscribers remove q crm"
     ],
+    "sweep-bodies": ["sweep-bodies --codec tests.cli.stored_codec:codec"] * 2,
     "undo": ["undo", "undo {undo}"],
     "why": ["why q", "why q-dead"],
     "why ID": [

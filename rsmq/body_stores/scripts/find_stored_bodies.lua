@@ -4,7 +4,7 @@
 -- ARGV[1] cursor  string   the position; '0' = the first step
 -- ARGV[2] count   integer  about how many values to read
 --
--- returns {the next position, '0' at the end; {name ...}}; a stream and a missing key have none
+-- returns {the next position, '0' at the end; {name ...}}; a string, a stream and a missing key have none
 -- errors  none
 -- source  none in Node
 
@@ -17,8 +17,6 @@ local after, values = '0', {}
 if walks[kind] then
   local scan = redis.call(walks[kind], key, cursor, 'COUNT', count)
   after, values = scan[1], scan[2]
-elseif kind == 'string' then
-  values = {redis.call('GET', key)}
 elseif kind == 'list' then
   local last = tonumber(cursor) + tonumber(count) - 1
   values = redis.call('LRANGE', key, cursor, tostring(last))
