@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import pickle
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 import rsmq
 import rsmq.doctor
+import rsmq.jobs.flows
 
 HEAVY = {
     "asyncio",
@@ -106,7 +108,7 @@ def test_every_public_name_is_there():
     assert set(rsmq.__all__) <= set(names)
 
 
-@pytest.mark.parametrize("package", [rsmq, rsmq.doctor])
+@pytest.mark.parametrize("package", [rsmq, rsmq.doctor, rsmq.jobs, rsmq.jobs.flows])
 def test_type_checkers_see_the_names_that_are_imported_lazily(package):
     tree = ast.parse(Path(package.__file__).read_text())
     (block,) = (
@@ -119,7 +121,9 @@ def test_type_checkers_see_the_names_that_are_imported_lazily(package):
         for alias in node.names
     }
 
-    assert seen == package._MODULES
+    assert set(seen) == set(getattr(package, "_MODULES", package.__all__))
+    for name, module in seen.items():
+        assert getattr(package, name) is getattr(importlib.import_module(module), name)
 
 
 def test_modules_are_attributes_and_unknown_names_are_errors():
