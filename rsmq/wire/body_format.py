@@ -127,6 +127,8 @@ def parse_head(raw: bytes) -> tuple[FormattedBody, int]:
     fields = found["fields"].decode()
     names = dict(each.partition("=")[::2] for each in fields.split(";") if each) if fields else {}
     steps = tuple(_parse_step(each) for each in found["steps"].decode().split(",") if each)
+    if len({step.name for step in steps}) < len(steps):  # each may inflate as much as is allowed
+        raise FormatError("The body has a step twice, and is damaged")
     origin = names.get(_FROM)
     head = FormattedBody(
         steps, b"", None if origin is None else unquote_to_bytes(origin), _parse_headers(names)

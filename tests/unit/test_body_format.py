@@ -28,7 +28,7 @@ steps = st.builds(
 )
 bodies = st.builds(
     FormattedBody,
-    st.lists(steps, max_size=4).map(tuple),
+    st.lists(steps, max_size=4, unique_by=lambda step: step.name).map(tuple),
     st.binary(max_size=200),
     st.none() | st.binary(min_size=1, max_size=30),
     st.dictionaries(text, text, max_size=3),
@@ -93,6 +93,7 @@ def test_the_form_is_this_text():
         (b"rsmq-body/1:::AA\nEC", "The payload of the body is not base64"),
         (b"rsmq-body/1::headers=x:", "The headers of the body are damaged"),
         (b"rsmq-body/1::headers=%5B%5D:", "The headers of the body are damaged"),
+        (b"rsmq-body/1:zlib=9,zlib=9::", "The body has a step twice, and is damaged"),
         (b"rsmq-body/1:zlib=%ff::", "The format of the body is damaged"),
     ],
 )
