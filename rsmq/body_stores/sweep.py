@@ -4,8 +4,8 @@ The sweep of stored bodies: deletes the objects that no message has.
 A sweep lists the objects, then reads the hashes, lists and sets of the namespace: queues, dead
 letters, what undo can restore, schedules, and whatever else has a body. It notes since when an
 object is in none of them. The object is deleted when it has been so for the grace, and a second
-reading confirms it. So an object that is written before its message is sent, and a message that is moved while the keys
-are read, need no lock.
+reading confirms it. So an object that is written before its message is sent, and a message that is
+moved while the keys are read, need no lock.
 """
 
 from __future__ import annotations
