@@ -183,6 +183,7 @@ STORING = {
     "purge_to_trash",
     "delete_queue_to_trash",
     "delete_messages_to_trash",
+    "note_unused_bodies",
     "undo_purge",
     "undo_delete_queue",
     "undo_step",
