@@ -35,10 +35,11 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         title: ((f"rsmq.{name}",), ())
         for title, name in {
             "Codecs": "codecs",
+            "Stores of bodies": "body_stores",
             "Workers": "worker",
             "Middleware": "worker.middlewares",
             "Tasks": "tasks",
-            "Flows": "flows",
+            "Flows": "jobs.flows",
             "Jobs": "jobs",
             "History": "history",
             "Explanations": "explain",
