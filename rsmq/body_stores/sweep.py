@@ -6,6 +6,9 @@ letters, what undo can restore, schedules, and whatever else has a body. It note
 object is in none of them. The object is deleted when it has been so for the grace, and a second
 reading confirms it. So an object that is written before its message is sent, and a message that is
 moved while the keys are read, need no lock.
+
+The first sweep writes the same random bytes into the namespace and into the store. Later ones
+compare them, so that a Redis can't delete the bodies of another one with the same namespace.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
+from os import urandom
 from typing import Any
 
 from rsmq._sync.client import RSMQ
 from rsmq.codecs import BodyStore
+from rsmq.errors import NotPossible, show
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.plain import plain_command
@@ -34,6 +39,9 @@ MIN_GRACE_SECONDS = 60
 _MAX_GRACE_SECONDS = 365 * _DAY_SECONDS
 #: Names in a call, and values that a step reads.
 _BATCH = 1000
+#: The name of the object with the bytes of the owner; its place has no queue.
+_OWNER = "0" * 32
+_OWNER_BYTES = 32
 _STEP_VALUES = 100
 
 
@@ -83,15 +91,17 @@ def sweep_bodies(
 
     Raises:
         InvalidValue: grace is out of range.
+        NotPossible: another Redis has swept this namespace of the store; nothing is deleted.
         The errors of the store, and of redis-py.
     """
     seconds = check_duration("grace", grace, MIN_GRACE_SECONDS, _MAX_GRACE_SECONDS)
     namespace = queues.namespace
     prefix = encode_name(namespace.name) + b":"
+    _check_owner(queues, store, prefix, dry_run=dry_run)
     found = {
         name: place
         for place, name in store.list(encode_name(namespace.name))
-        if b":" not in place[len(prefix) :]
+        if place != prefix and b":" not in place[len(prefix) :]
     }
     number = len(found)
     _leave_out_used(queues, found, tell)
@@ -114,6 +124,27 @@ def sweep_bodies(
         for batch in _in_batches(gone):
             queues.run(plain_command("HDEL", namespace.unused_bodies, *batch))
     return SweptBodies(number, len(found), len(due))
+
+
+def _check_owner(queues: RSMQ[Any], store: BodyStore, place: bytes, *, dry_run: bool) -> None:
+    """Raise NotPossible if the objects belong to another Redis; make them those of this one."""
+    key = queues.namespace.owner_of_bodies
+    if not dry_run:
+        queues.run(plain_command("SETNX", key, urandom(_OWNER_BYTES)))
+    own: bytes | None = queues.run(plain_command("GET", key))
+    try:
+        owner = store.read(place, _OWNER, _OWNER_BYTES)
+    except FileNotFoundError:
+        if not dry_run:
+            store.write(place, _OWNER, own or b"")
+        return
+    if owner != own:
+        raise NotPossible(
+            f"The bodies in {store!r} belong to another Redis with the namespace "
+            f"{show(queues.namespace.name)}",
+            hint="Give each Redis a prefix or bucket of its own. If this Redis has taken the place "
+            f"of the other, delete the object {_OWNER} of the place {show(place)}.",
+        )
 
 
 def _leave_out_used(

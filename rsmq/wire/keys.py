@@ -226,6 +226,11 @@ class Namespace:
         return self.trash + encode_name(f":{id}:{name}")
 
     @property
+    def owner_of_bodies(self) -> bytes:
+        """Extension data of stored bodies: random bytes that the store has too, see the sweep."""
+        return encode_name(f"{self.name}:x:owner_of_bodies")
+
+    @property
     def unused_bodies(self) -> bytes:
         """Extension data of stored bodies: since when each object is in no message, by its name."""
         return encode_name(f"{self.name}:x:unused_bodies")

@@ -8,7 +8,7 @@ import threading
 import pytest
 from obstore.store import MemoryStore, S3Store
 
-from rsmq import JSON, RSMQ, InvalidValue
+from rsmq import JSON, RSMQ, InvalidValue, NotPossible
 from rsmq.body_stores import ObjectStore, RedisStore, SweptBodies, sweep, sweep_bodies
 from rsmq.codecs import Stored
 from tests.s3 import BUCKET, s3_server
@@ -35,7 +35,7 @@ def age(raw, ns):
 
 
 def names_in(store, ns):
-    return {name for _, name in store.list(ns.encode())}
+    return {name for place, name in store.list(ns.encode()) if place != f"{ns}:".encode()}
 
 
 def test_an_object_is_deleted_when_it_was_in_no_message_for_the_grace(rsmq, raw, ns, store, codec):
@@ -58,6 +58,29 @@ def test_an_object_is_deleted_when_it_was_in_no_message_for_the_grace(rsmq, raw,
     assert sweep_bodies(rsmq, store) == SweptBodies(1, 0, 0)
     assert not raw.exists(f"{ns}:x:unused_bodies")
     assert rsmq.receive_message("q", codec=codec).body == BODY
+
+
+def test_a_store_of_another_redis_with_this_namespace_is_left(rsmq, raw, ns, server, codec):
+    store = ObjectStore(MemoryStore())
+    codec = Stored(JSON, store=store, above=20)
+    rsmq.create_queue("q")
+    rsmq.delete_message("q", rsmq.send_message("q", BODY, codec=codec))
+    sweep_bodies(rsmq, store)
+    age(raw, ns)
+    mark = raw.get(f"{ns}:x:owner_of_bodies")
+    assert store.read(f"{ns}:".encode(), "0" * 32, 32) == mark
+    before = names_in(store, ns)
+    for other in (None, b"o" * 32):  # emptied or another one
+        raw.delete(f"{ns}:x:owner_of_bodies")
+        if other is not None:
+            raw.set(f"{ns}:x:owner_of_bodies", other)
+        for dry_run in (True, False):
+            with pytest.raises(NotPossible, match=r"belong to another Redis.*prefix or bucket"):
+                sweep_bodies(rsmq, store, dry_run=dry_run)
+    assert names_in(store, ns) == before
+
+    store.delete(f"{ns}:".encode(), "0" * 32)  # as the text says
+    assert sweep_bodies(rsmq, store) == SweptBodies(1, 1, 1)
 
 
 def test_an_object_that_is_in_a_message_again_is_no_longer_noted(rsmq, raw, ns, store, codec):
