@@ -130,7 +130,7 @@ def quick_parts() -> list[Part]:
         Part(
             "cli, doctor, transfer, pyrsmq, opentelemetry", 50,
             _tests(
-                *fast, "tests/cli", "tests/doctor", "tests/transfer", "tests/pyrsmq",
+                *fast, "tests/cli", "tests/doctor", "tests/transfer", "tests/body_stores", "tests/pyrsmq",
                 "tests/compat", "tests/tracing", "tests/schedules", "tests/tasks", "tests/asgi",
                 "tests/jobs", "tests/django", "tests/transactions", "tests/web", "tests/history",
                 "tests/trash", "tests/explain", "tests/admission",
@@ -227,7 +227,7 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         Part("spark: readers and writers, no JVM", 110, _tests("-m", "not spark", "tests/spark")),
         measured(
             "doctor, transfer, pyrsmq, rfq, opentelemetry", 70, "tests/doctor", "tests/transfer",
-            "tests/pyrsmq", "tests/compat", "tests/tracing", needs=[_PEERS],
+            "tests/body_stores", "tests/pyrsmq", "tests/compat", "tests/tracing", needs=[_PEERS],
         ),
         Part(
             "bench: that it runs", 60, ["scripts/bench", "--quick", "--output", str(folder)],
