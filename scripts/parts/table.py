@@ -130,10 +130,10 @@ def quick_parts() -> list[Part]:
         Part(
             "cli, doctor, transfer, pyrsmq, opentelemetry", 50,
             _tests(
-                *fast, "tests/cli", "tests/doctor", "tests/transfer", "tests/body_stores", "tests/pyrsmq",
-                "tests/compat", "tests/tracing", "tests/schedules", "tests/tasks", "tests/asgi",
-                "tests/jobs", "tests/django", "tests/transactions", "tests/web", "tests/history",
-                "tests/trash", "tests/explain", "tests/admission",
+                *fast, "tests/cli", "tests/doctor", "tests/transfer", "tests/body_stores",
+                "tests/pyrsmq", "tests/compat", "tests/tracing", "tests/schedules", "tests/tasks",
+                "tests/asgi", "tests/jobs", "tests/django", "tests/transactions", "tests/web",
+                "tests/history", "tests/trash", "tests/explain", "tests/admission",
             ),
         ),
         Part("push", 30, _tests(*fast, "tests/push")),
