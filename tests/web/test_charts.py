@@ -26,6 +26,12 @@ def test_a_step_without_a_value_is_a_gap_in_a_line_and_in_what_is_on_top_of_it()
     assert [each.areas for each in plain.lines] == [(), ()]
 
 
+def test_a_single_step_between_two_gaps_is_a_visible_mark():
+    chart = make_chart("", [("a", [1, None, 1, None, None])], _TIMES)
+    (line,) = chart.lines
+    assert line.paths == ("M0 2L4 2", f"M{WIDTH / 2 - 2:g} 2L{WIDTH / 2 + 2:g} 2")
+
+
 def test_a_line_of_sums_ends_before_a_step_that_is_not_over_and_the_table_has_it():
     chart = make_chart("", [("a", [8, 8, 8, 8, 1])], _TIMES, has_open_end=True)
     (line,) = chart.lines

@@ -15,6 +15,8 @@ WIDTH, HEIGHT = 720, 190
 _TOP, _BOTTOM = 2, 2
 SPARK_WIDTH, SPARK_HEIGHT = 120, 26
 _MAX_TICKS = 5
+#: The width of a step between two gaps, in the same units: a person must see it.
+_MARK_WIDTH = 4
 _X_TEXTS = 5
 
 Values = Sequence[float | None]
@@ -187,9 +189,10 @@ def _draw(
     for piece in pieces:
         if not piece:
             continue
-        if len(piece) == 1:  # a single step between two gaps is a short line
+        if len(piece) == 1:  # a single step between two gaps is a mark
             (x, y), (_, low) = piece[0]
-            piece.append(((x + 1, y), (x + 1, low)))
+            left = max(x - _MARK_WIDTH / 2, 0)
+            piece[:] = [((at, y), (at, low)) for at in (left, left + _MARK_WIDTH)]
         path = "M" + "L".join(f"{x:g} {y:g}" for (x, y), _ in piece)
         back = "L".join(f"{x:g} {y:g}" for _, (x, y) in reversed(piece))
         paths.append(path)
