@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Literal
+from typing import ClassVar, Literal
 
 from rsmq.codecs.inflation import LEVELS, MAX_BODY_BYTES, deflate, inflate, load_zstandard
 from rsmq.codecs.interface import Codec
@@ -36,8 +36,8 @@ class Compressed(StepCodec[In_contra, Out_co]):
 
     __slots__ = ("_above", "_limit", "_method")
 
-    rank = 1
-    step_names = frozenset(LEVELS)
+    rank: ClassVar[int] = 1
+    step_names: ClassVar[frozenset[str]] = frozenset(LEVELS)
 
     def __init__(
         self,

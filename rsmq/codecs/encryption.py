@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from os import urandom
+from typing import ClassVar
 
 from rsmq.codecs.interface import CannotDecode, Codec
 from rsmq.codecs.keys import Keys, KeySource, UnknownKey, check_key_id
@@ -36,8 +37,8 @@ class Encrypted(StepCodec[In_contra, Out_co]):
 
     __slots__ = ("_allow_plain", "_keys")
 
-    rank = 2
-    step_names = frozenset({_STEP})
+    rank: ClassVar[int] = 2
+    step_names: ClassVar[frozenset[str]] = frozenset({_STEP})
 
     def __init__(
         self,

@@ -69,7 +69,7 @@ class StepCodec(QueueCodec[In_contra, Out_co]):
     step_names: ClassVar[frozenset[str]]
 
     def __init__(self, codec: Codec[In_contra, Out_co]) -> None:
-        self.wrapped = check_codec(codec)
+        self.wrapped: Codec[In_contra, Out_co] = check_codec(codec)
         self.envelope: EnvelopeCodec[In_contra, Out_co] | None = None
         self.leaf: Codec[In_contra, Out_co] = codec
         self.chain: tuple[StepCodec[In_contra, Out_co], ...] = (self,)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from os import urandom
-from typing import NoReturn, Protocol, runtime_checkable
+from typing import ClassVar, NoReturn, Protocol, runtime_checkable
 
 from rsmq.codecs.compression import check_size
 from rsmq.codecs.inflation import MAX_BODY_BYTES
@@ -76,8 +76,8 @@ class Stored(StepCodec[In_contra, Out_co]):
 
     __slots__ = ("_above", "_limit", "store")
 
-    rank = 3
-    step_names = frozenset({_STEP})
+    rank: ClassVar[int] = 3
+    step_names: ClassVar[frozenset[str]] = frozenset({_STEP})
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Stored(StepCodec[In_contra, Out_co]):
                 value=show(store),
                 hint="Pass an ObjectStore or a RedisStore of rsmq.body_stores.",
             )
-        self.store = store
+        self.store: BodyStore = store
         self._above = check_size("above", above, 0)
         self._limit = check_size("limit", limit, 1)
         most = getattr(store, "max_bytes", self._limit)

@@ -40,7 +40,7 @@ from rsmq.tasks.graph import Node
 from rsmq.tasks.immediate import Immediate, make_hooks, make_immediate_id
 from rsmq.tasks.operations import start_map
 from rsmq.tasks.other_names import OF_DECLARATIONS, OF_DECLARED_OPTIONS
-from rsmq.tasks.sealed_values import find_values
+from rsmq.tasks.sealed_values import SealedValues, find_values
 from rsmq.tasks.shared_queues import SharedQueues
 from rsmq.tasks.signature import (
     Signature,
@@ -147,7 +147,7 @@ class Tasks(NamesElsewhere):
                 "asend() sends from asyncio.",
             )
         self.client = client
-        self.values = find_values(client.codec)
+        self.values: SealedValues | None = find_values(client.codec)
         self._queues: dict[str, DeclaredQueue] = {}
         self._by_name: dict[str, DeclaredTask[..., Any, Any]] = {}
         self._schedules: dict[str, tuple[Signature[Any], ScheduleTimes]] = {}
