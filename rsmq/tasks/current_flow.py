@@ -108,7 +108,14 @@ class CurrentFlow(NodeGraph):
         """Return what adds the nodes, in the script that ends this one."""
         queues = tuple(dict.fromkeys(each.queue for each in self._encoded))
         packed = pack_nodes(self._encoded, {each.number for each in self.awaited})
-        return FollowingMessage(queues[0], packed, 0, self.id, f"+{self.number}", queues[1:])
+        return FollowingMessage(
+            queues[0],
+            packed,
+            0,
+            number=str(self.number),
+            flow_id=self.id,
+            other_queues=queues[1:],
+        )
 
     def __repr__(self) -> str:
         return f"CurrentFlow({self.id!r}, {len(self.nodes)} nodes added)"

@@ -314,9 +314,9 @@ class FollowingMessage:
         body: its body. If the message before it is of a map, whose record has the body, that
             message's result if the next task takes it, else empty.
         size: the size of the body as maxsize counts it.
-        map_id: the id of the map, or of the flow; empty if the message before it is of neither.
-        number: the number of the message before it in the map. For a flow, ``+`` and the number of
-            the node that ends; then ``body`` has nodes that are added to the flow.
+        map_id: the id of the map; empty if the message before it is not of a map.
+        number: the number of the message before it in the map, or in the flow.
+        flow_id: the id of the flow to which ``body`` adds nodes; empty if it adds none.
         other_queues: the names of the other queues that added nodes are sent to.
     """
 
@@ -325,6 +325,7 @@ class FollowingMessage:
     size: int
     map_id: str = ""
     number: str = ""
+    flow_id: str = ""
     other_queues: Sequence[str] = ()
 
 
@@ -341,7 +342,8 @@ def finish_messages(
     """
     Delete messages of one queue that were handled, and send for each the one that follows it.
 
-    The message of a map is counted, and the last one of the map sends what follows.
+    The message of a map is counted, and the last one of the map sends what follows. The message of
+    a node may add nodes to its flow instead.
 
     Args:
         worker: the worker that received them.
@@ -360,13 +362,16 @@ def finish_messages(
     args = [worker.token.encode(), b"1" if has_records else b"", encode_name(queue.name)]
     args += digits(len(messages)), digits(receive_count), digits(MAP_LIFETIME_SECONDS * 1000)
     for (id, following), suffix in zip(messages, make_id_suffixes(len(messages)), strict=True):
-        target, map_id = worker.namespace.queue(following.queue), following.map_id
+        target, number = worker.namespace.queue(following.queue), following.number.encode()
         keys += target.hash, target.zset
-        find_key = (
-            worker.namespace.flow if following.number[:1] == "+" else worker.namespace.task_map
-        )
-        keys.append(find_key(map_id) if map_id else queue.hash)
-        args += encode_name(id), following.number.encode(), following.body
+        if following.flow_id:
+            keys.append(worker.namespace.flow(following.flow_id))
+            number = b"+" + number
+        elif following.map_id:
+            keys.append(worker.namespace.task_map(following.map_id))
+        else:
+            keys.append(queue.hash)
+        args += encode_name(id), number, following.body
         args += digits(following.size), suffix, target.channel if realtime else b""
     if tracked is not None:
         args += tracked.values_of_group()

@@ -186,7 +186,7 @@ class Flow:
             for each, before in enumerate(added)
         ]
         packed = pack_nodes(nodes, awaited)
-        following = FollowingMessage(nodes[0].queue, packed, 0, self.id, f"+{number}")
+        following = FollowingMessage(nodes[0].queue, packed, 0, number=str(number), flow_id=self.id)
         for _ in range(times):
             self.client.run(
                 finish_messages(
