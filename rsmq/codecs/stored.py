@@ -25,6 +25,7 @@ from rsmq.wire.body_format import (
     is_formatted,
     is_stored,
     parse_body,
+    parse_head,
 )
 
 _STEP = "stored"
@@ -215,6 +216,20 @@ def leave_namespace(raw: bytes, place: bytes, codec: Codec | None = None) -> byt
             )
         raw = bound.load(raw)
     return add_origin(raw, place)
+
+
+def check_namespace(raw: bytes, namespace: bytes) -> None:
+    """
+    Check a body that is sent as it was stored, as by Spark.
+
+    Raises:
+        NotPossible: it names an object of another namespace, whose sweep would delete it.
+    """
+    if is_stored(raw) and not (parse_head(raw)[0].origin or b"").startswith(namespace + b":"):
+        raise NotPossible(
+            "A message whose body is stored elsewhere can't leave its namespace",
+            hint="Read it with the codec that has stored it.",
+        )
 
 
 def _refuse_reference() -> NoReturn:

@@ -1,17 +1,20 @@
 """
 The speed of clients of SQS with ``rsmq web``, beside its own API and another server of SQS.
 
-    .venv/bin/python -m scripts.benchmark.sqs [--messages N] [--other URL]
+    .venv/bin/python -m scripts.benchmark.sqs [--messages N] [--other URL --other-pid PID]
 
 It starts Redis and ``rsmq web``. One call or 64 run at a time, and each sends, or receives and
 deletes, one message or ten. ``--other`` is the address of a running server such as ``moto_server``,
-which gets a tenth of the messages. Then 80,000 messages in 10,000 groups go through a FIFO queue.
+which gets a tenth of the messages. Beside the time of the calls is the processor time of the
+server. Then 80,000 messages in 10,000 groups go through a FIFO queue, and calls are made with
+boto3 and, if it is installed, with 64 of aiobotocore at a time.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import json
 import os
 import statistics
@@ -19,12 +22,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import aiohttp
 import boto3
 from botocore.config import Config
 
+from scripts.benchmark.long_polls import read_usage
 from tests.servers import Server, redis_7
 
 _AT_A_TIME = 64
@@ -114,15 +120,50 @@ class OwnApi:
             await self._call("POST", f"{self._queue}/messages:delete", {"receipts": receipts})
 
 
+class Aiobotocore:
+    """The calls of ten messages with aiobotocore."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.queue = ""
+
+    async def create(self, name: str) -> None:
+        self.queue = (await self._client.create_queue(QueueName=name))["QueueUrl"]
+
+    async def send(self, number: int) -> None:
+        entries = [{"Id": str(each), "MessageBody": _BODY} for each in range(number)]
+        await self._client.send_message_batch(QueueUrl=self.queue, Entries=entries)
+
+    async def consume(self, number: int) -> None:
+        answer = await self._client.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=number)
+        entries = [
+            {"Id": str(n), "ReceiptHandle": each["ReceiptHandle"]}
+            for n, each in enumerate(answer.get("Messages", []))
+        ]
+        if entries:
+            await self._client.delete_message_batch(QueueUrl=self.queue, Entries=entries)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The address of a server, and its process, if it is known."""
+
+    url: str
+    pid: int | None
+
+
 async def _measure(
     label: str,
     calls: int,
     number: int,
     work: Callable[[int], Awaitable[None]],
+    *,
+    pid: int | None,
     at_a_time: int = _AT_A_TIME,
 ) -> None:
-    """Run calls, and print the messages of a second and the times of the calls."""
+    """Run calls, and print the messages of a second, the times of the calls, and the server's."""
     left, times = iter(range(calls)), []
+    used = read_usage(pid)[0] if pid else 0.0
 
     async def run() -> None:
         for _ in left:
@@ -135,24 +176,46 @@ async def _measure(
     rate = calls * number / (time.perf_counter() - begun)
     p50 = statistics.median(times) * 1000
     p99 = sorted(times)[int(len(times) * 0.99)] * 1000
-    print(f"{label:45} {rate:9,.0f} messages/s   p50 {p50:6.1f} ms   p99 {p99:6.1f} ms", flush=True)
+    line = f"{label:45} {rate:9,.0f} messages/s   p50 {p50:6.1f} ms   p99 {p99:6.1f} ms"
+    if pid:
+        line += f"   server {(read_usage(pid)[0] - used) / calls * 1000:6.2f} ms"
+    print(line, flush=True)
 
 
-async def _compare(messages: int, sqs_url: str, url: str, other: str | None) -> None:
+async def _measure_aiobotocore(place: Place, label: str, calls: int) -> None:
+    session = importlib.import_module("aiobotocore.session").get_session()
+    config = importlib.import_module("aiobotocore.config").AioConfig(
+        max_pool_connections=_AT_A_TIME, retries={"max_attempts": 0}, read_timeout=120
+    )
+    async with session.create_client(
+        "sqs", endpoint_url=place.url, region_name="us-east-1", aws_access_key_id="any",
+        aws_secret_access_key="any", config=config,  # noqa: S106
+    ) as client:  # fmt: skip
+        server = Aiobotocore(client)
+        await server.create("aiobotocore")
+        for what, work in (("send", server.send), ("receive and delete", server.consume)):
+            await _measure(
+                f"{label}: aiobotocore, {what} 10, 64 at a time", calls, 10, work, pid=place.pid
+            )
+
+
+async def _compare(messages: int, own: Place, url: str, other: Place | None) -> None:
     connector = aiohttp.TCPConnector(limit=_AT_A_TIME)
     async with aiohttp.ClientSession(connector=connector) as session:
-        servers: list[tuple[str, Any, int]] = [
-            ("SQS", Sqs(session, sqs_url), messages), ("own API", OwnApi(session, url), messages),
-        ]  # fmt: skip
+        servers: list[tuple[str, Any, int, int | None]] = [
+            ("SQS", Sqs(session, own.url), messages, own.pid),
+            ("own API", OwnApi(session, url), messages, own.pid),
+        ]
         if other is not None:
-            servers.append(("the other", Sqs(session, other), messages // 10))
-        for label, server, count in servers:
+            servers.append(("the other", Sqs(session, other.url), messages // 10, other.pid))
+        for label, server, count, pid in servers:
             for number, at_a_time, share in ((1, 1, 10), (1, _AT_A_TIME, 1), (10, _AT_A_TIME, 10)):
                 await server.create(f"q{number}-{at_a_time}")
                 calls, name = count // share, f"{number}, {at_a_time} at a time"
                 for what, work in (("send", server.send), ("receive and delete", server.consume)):
-                    await _measure(f"{label}: {what} {name}", calls, number, work, at_a_time)
-        fifo = Sqs(session, sqs_url)
+                    title = f"{label}: {what} {name}"
+                    await _measure(title, calls, number, work, pid=pid, at_a_time=at_a_time)
+        fifo = Sqs(session, own.url)
         await fifo.create("q.fifo", FifoQueue="true", ContentBasedDeduplication="false")
         numbers = iter(range(8000))
 
@@ -167,8 +230,12 @@ async def _compare(messages: int, sqs_url: str, url: str, other: str | None) -> 
             ]  # fmt: skip
             await fifo.call("SendMessageBatch", Entries=entries)
 
-        await _measure("FIFO: send 10, 10,000 groups", 8000, 10, send)
-        await _measure("FIFO: receive and delete 10", 8000, 10, fifo.consume)
+        await _measure("FIFO: send 10, 10,000 groups", 8000, 10, send, pid=own.pid)
+        await _measure("FIFO: receive and delete 10", 8000, 10, fifo.consume, pid=own.pid)
+    if find_spec("aiobotocore"):
+        await _measure_aiobotocore(own, "SQS", messages // 10)
+        if other is not None:
+            await _measure_aiobotocore(other, "the other", messages // 100)
 
 
 def _measure_boto(url: str, label: str, count: int) -> None:
@@ -195,6 +262,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--messages", type=int, default=20_000)
     parser.add_argument("--other", help="the address of another server of SQS")
+    parser.add_argument("--other-pid", type=int, help="its process, for its processor time")
     options = parser.parse_args()
     server = Server(redis_7())
     command = [sys.executable, "-m", "rsmq", "web", "--port", "0", "--sqs-port", "0", "--no-auth"]
@@ -206,7 +274,8 @@ def main() -> None:
         lines = iter(web.stderr.readline, "") if web.stderr else iter(())
         url = next(each for each in lines if "/api/v1" in each).partition("/api/v1")[0]
         sqs_url = next(each for each in lines if "Amazon SQS" in each).rpartition(": ")[0]
-        asyncio.run(_compare(options.messages, sqs_url, url, options.other))
+        other = Place(options.other, options.other_pid) if options.other else None
+        asyncio.run(_compare(options.messages, Place(sqs_url, web.pid), url, other))
         _measure_boto(sqs_url, "SQS", 1000)
         if options.other:
             _measure_boto(options.other, "the other", 200)

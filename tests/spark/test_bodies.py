@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+
 import pytest
 
 from rsmq import JSON
-from rsmq.codecs import Compressed, Encrypted
+from rsmq.body_stores import RedisStore
+from rsmq.codecs import Compressed, Encrypted, Stored
+from rsmq.errors import BodyUnavailable, NotPossible
 from rsmq.spark import InvalidOption
 from rsmq.wire.body_format import parse_body
 from tests.spark.conftest import columns
@@ -45,6 +50,41 @@ def test_without_the_codec_a_frame_has_the_stored_texts_with_their_queue(env, co
     texts = [row["message"].encode() for row in env.read(queue="q")]
     assert {parse_body(each).origin for each in texts} == {f"{env.ns}:q".encode()}
     assert [CODEC.for_queue(b"rsmq:other").decode(each) for each in texts] == [BODY, 5]
+
+
+class _Away(RedisStore):
+    def read(self, place, name, size):
+        raise TimeoutError
+
+
+def test_a_frame_loads_what_is_stored_elsewhere(env, monkeypatch, queue, server):
+    store = RedisStore(server.url)
+    module = ModuleType("stores_of_spark_test")
+    module.codec = Stored(JSON, store=store, above=20)
+    module.away = Stored(JSON, store=_Away(server.url), above=20)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    env.rsmq.send_messages("q", [BODY, 5], codec=module.codec)
+
+    texts = [row["message"] for row in env.read(queue="q", codec="stores_of_spark_test:codec")]
+    assert texts == [JSON.encode(BODY), "5"]
+    with pytest.raises(BodyUnavailable):
+        env.read(queue="q", codec="stores_of_spark_test:away")
+    reference, _ = (row["message"] for row in env.read(queue="q"))
+    assert reference.startswith("rsmq-body/1:stored=")
+
+    stream = env.query(queue="q")
+    with pytest.raises(NotPossible, match="A body is stored elsewhere"):
+        stream.run()
+    assert env.raw.hlen(env.keys().hash) >= 2  # none was acknowledged
+    assert len(env.scores()) == 2
+
+    env.rsmq.create_queue("p")
+    env.write(columns(message="string"), queue="p").run([{"message": reference}])
+    (message,) = env.rsmq.peek_messages("p", codec=module.codec)
+    assert message.body == BODY
+    elsewhere = reference.replace(f"from={env.ns}", "from=another")
+    with pytest.raises(NotPossible, match="can't leave its namespace"):
+        env.write(columns(message="string"), queue="p").run([{"message": elsewhere}])
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])

@@ -14,6 +14,7 @@ from rsmq.spark.pipelines.kept_columns import name_kept_columns
 from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, count_partitions, join_names
 from rsmq.spark.pipelines.streams import read_stream, run_stream
+from rsmq.spark.read.record_batch import STORED_HINT, STORED_TEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def archive(
         tell(JobProgress("archive", "copying"))
         messages = Observation()  # counted while they are copied: a second read could differ
         number = functions.count(functions.lit(1)).alias("number")
-        copy = _add_date(frame).observe(messages, number).write
+        copy = _refuse_references(_add_date(frame)).observe(messages, number).write
         copy.partitionBy("date").mode("append").parquet(path)
         return Archived(int(messages.get["number"]), 0, path)
     checkpoint = checkpoint or f"{path}/_checkpoint"
@@ -117,3 +118,11 @@ def _add_date(frame: DataFrame) -> DataFrame:
     time = functions.coalesce("sent", "first_received", functions.current_timestamp())
     in_utc = functions.to_utc_timestamp(time, functions.current_timezone())
     return frame.withColumn("date", functions.to_date(in_utc))
+
+
+def _refuse_references(frame: DataFrame) -> DataFrame:
+    """Let the job fail at a message whose body is stored elsewhere."""
+    body = functions.col("message")
+    is_reference = body.cast("string").rlike(r"\Arsmq-body/1:[^:]*\bstored=")
+    failure = functions.raise_error(functions.lit(f"{STORED_TEXT}. {STORED_HINT}"))
+    return frame.withColumn("message", functions.when(is_reference, failure).otherwise(body))

@@ -15,12 +15,16 @@ from pyspark.sql.types import BinaryType, DataType, LongType, StringType, Struct
 
 from rsmq.codecs import CannotDecode
 from rsmq.codecs.readable import ReadableBodies
+from rsmq.errors import NotPossible
 from rsmq.spark.read.reasons import REASON_COLUMNS
 from rsmq.spark.read.sent_columns import SENT_COLUMNS
-from rsmq.wire.body_format import PREFIX, add_origin
+from rsmq.wire.body_format import PREFIX, add_origin, is_stored
 from rsmq.wire.id_arrays import parse_sent_us_array
 from rsmq.wire.keys import QueueKeys
 
+#: Why messages with references to stored bodies are not consumed or archived, and the remedy.
+STORED_TEXT = "A body is stored elsewhere, and would be deleted when no message has its name"
+STORED_HINT = 'Read the queue with the codec of its sender: option("codec", "app:codec").'
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _TIMES = ("first_received", "visible_at", "died_at", "expires_at")
 _ARROW_TYPES: dict[type[DataType], pa.DataType] = {
@@ -49,6 +53,8 @@ def build_record_batch(
     keys: QueueKeys,
     columns: Mapping[str, Sequence[Any]],
     bodies: ReadableBodies | None = None,
+    *,
+    consumes: bool = False,
 ) -> Any:
     """
     Return a record batch of messages of one queue.
@@ -61,7 +67,13 @@ def build_record_batch(
             ``parse_reason_columns`` and ``read_sent_columns``. A column that the schema lacks may
             be missing. If ``first_received`` or ``visible_at`` is missing, it is null in all rows.
         bodies: reads what is inside bodies; None leaves them as they are stored.
+        consumes: whether the messages are deleted when the rows are written.
+
+    Raises:
+        NotPossible: a message that is consumed has a body that is stored elsewhere.
     """
+    if consumes and bodies is None and any(map(is_stored, columns.get("raw", ()))):
+        raise NotPossible(STORED_TEXT, hint=STORED_HINT)
     if bodies is not None and "raw" in columns:
         raws = [_read_body(bodies, keys, raw) for raw in columns["raw"]]
         columns = {**columns, "raw": raws}

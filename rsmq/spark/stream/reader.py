@@ -275,7 +275,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 names = self._schema.fieldNames()
                 columns = read_sent_columns(queue.server, queue.keys, columns, names)
                 bodies = self.source.connection.bodies
-                yield build_record_batch(schema, queue.keys, columns, bodies)
+                yield build_record_batch(schema, queue.keys, columns, bodies, consumes=True)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Note the batch. ``latestOffset`` is called earlier, and acknowledges it."""

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql.datasource import WriterCommitMessage
 
 from rsmq.codecs.readable import ReadableBodies
+from rsmq.codecs.stored import check_namespace
 from rsmq.errors import MessageTooLong, QueueNotFound
 from rsmq.operations.restore import restore_messages
 from rsmq.operations.sending import send_raws
@@ -150,6 +151,8 @@ class TaskWriter:
         if self._bodies is not None:
             messages = [_write_body(self._bodies, keys, each) for each in messages]
         raws, values = _raws_of(messages), dict(destination.values)
+        for raw in raws:
+            check_namespace(raw, keys.namespace)
         largest = 0
         if options.enforce_maxsize:
             largest = measure_largest(raws, is_text=self._is_text)

@@ -14,11 +14,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import functions
 
-from rsmq import BYTES, RSMQ, QueueNotFound
+from rsmq import BYTES, JSON, RSMQ, QueueNotFound
+from rsmq.body_stores import RedisStore
 from rsmq.cli import run_pipeline
 from rsmq.cli.commands.pipeline import format_rows
+from rsmq.codecs import Stored
 from rsmq.spark import InvalidOption, pipelines
 from rsmq.vocabulary.queues import COPIED_ATTRIBUTES
 from rsmq.vocabulary.stored import STORED_FACTS, Carrier
@@ -107,6 +110,20 @@ def test_archive_of_kept_messages_is_restored_unchanged(spark, rsmq, raw, ns, qu
         assert pipelines.replay(spark, path, queues, restore=True).messages == 4
     before[b":q:Q"][b"totalsent"] = b"8"
     assert state(raw, ns) == before
+
+
+def test_an_archive_does_not_have_references_to_stored_bodies(
+    spark, rsmq, server, queues, tmp_path
+):
+    """The objects are deleted when no message names them."""
+    rsmq.create_queue("q")
+    codec = Stored(JSON, store=RedisStore(server.url), above=20)
+    rsmq.send_message("q", "x" * 100, codec=codec)
+    for keep in (True, False):
+        with pytest.raises(PySparkException, match="stored elsewhere"):
+            pipelines.archive(spark, queues, "q", str(tmp_path / str(keep)), keep=keep)
+    assert rsmq.get_queue_attributes("q").messages == 1
+    assert pipelines.report(spark, queues).queues
 
 
 def test_jobs_have_two_partitions_for_each_processor_of_the_executors(
