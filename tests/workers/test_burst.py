@@ -309,6 +309,29 @@ def test_a_run_never_ends_while_a_message_is_there_whatever_happens_between_its_
         env.raw.delete(f"{env.ns}:x:held:w")
 
 
+@pytest.mark.parametrize("again", ["retry", "defer"])
+def test_a_retry_that_is_scheduled_while_the_one_before_is_checked_is_waited_for(
+    env, rsmq, monkeypatch, again
+):
+    env.create_queues("q", "other")
+    driven = HandDriven(env, rsmq)
+    driven.defer()
+    driven.receive()
+    original = rsmq.get_message
+
+    def get_message(*arguments):
+        found = original(*arguments)  # it was received again
+        driven.reply()
+        getattr(driven, again)()
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rsmq, "get_message", get_message)
+        patch.setattr(burst, "_describe_in_flight", lambda *_: "")  # as of a moment before
+        assert not driven.is_done()
+    assert not driven.is_done()
+
+
 def test_a_run_ends_when_the_last_message_is_deleted(env, rsmq):
     env.create_queues("q", "other")
     driven = HandDriven(env, rsmq)

@@ -53,6 +53,35 @@ def test_handlers_get_what_is_inside(env, kind):
     assert env.is_empty("q")
 
 
+def test_a_key_that_is_away_for_the_second_of_several_handlers_is_no_attempt(env):
+    env.create_queues("q")
+    received, kept = [], []
+
+    def ask(id):
+        kept.append(id)
+        if len(kept) == 2:
+            raise OSError("away")
+        return KEY
+
+    class Forgetful(Encrypted):
+        """Asks for the key of each body."""
+
+        def undo(self, opened):
+            self._keys._keys.clear()
+            return super().undo(opened)
+
+    worker = Worker(env.rsmq)
+    codec = Forgetful(JSON, keys=ask)
+    group = worker.handlers("q", codec=codec, max_retries=0, drop=True, backoff=[0.1])
+    for name in ("first", "second"):
+        group.handler(name)(lambda body, name=name: received.append((name, body)))
+    env.rsmq.send_message("q", "secret", codec=CODEC)
+    run(worker)
+
+    assert sorted(received) == [("first", "secret"), ("second", "secret")]
+    assert env.is_empty("q")
+
+
 def test_a_body_without_its_key_becomes_a_dead_letter_and_is_readable_after_a_redrive(env):
     env.create_queues("q", "dead")
     received = []

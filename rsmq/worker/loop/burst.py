@@ -43,8 +43,9 @@ class Burst(Middleware):
         self.error: BaseException | None = None
         self._timeout = timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
-        #: Scheduled retries: receive count by queue and id.
-        self._retries: dict[tuple[str, str], int] = {}
+        #: Scheduled retries: queue, id and receive count. Two threads change it, so the one that
+        #: removes an entry which is over must not remove the next one of the same message.
+        self._retries: set[tuple[str, str, int]] = set()
         #: How often a retry was scheduled, and messages were received.
         self._scheduled = 0
         self._receives = 0
@@ -52,11 +53,11 @@ class Burst(Middleware):
     def after_receive(self, queue: str, messages: Sequence[Delivery]) -> None:
         self._receives += 1
         for message in messages:
-            self._retries.pop((queue, message.id), None)
+            self._retries.discard((queue, message.id, message.receive_count - 1))
 
     def before_retry(self, message: Delivery, after: float, error: BaseException) -> None:
         # Not after it: between the write and its reply the message is neither due nor in flight.
-        self._retries[message.queue, message.id] = message.receive_count
+        self._retries.add((message.queue, message.id, message.receive_count))
         self._scheduled += 1
 
     def before_defer(self, message: Delivery, after: float, error: BaseException) -> None:
@@ -99,7 +100,8 @@ class Burst(Middleware):
         return not rest
 
     def _describe_retries(self, rsmq: RSMQ, queues: Sequence[str]) -> str:
-        for (queue, id), receive_count in list(self._retries.items()):
+        for each in self._retries.copy():
+            queue, id, receive_count = each
             if queue not in queues:  # its listener was stopped meanwhile
                 continue
             message = None
@@ -107,7 +109,7 @@ class Burst(Middleware):
                 message = rsmq.get_message(queue, id)
             if message is not None and message.receive_count == receive_count:
                 return f"{queue}: {id} waits for its next attempt"
-            self._retries.pop((queue, id), None)  # another consumer has received or deleted it
+            self._retries.discard(each)  # it was received again, or deleted
         return ""
 
 

@@ -24,6 +24,7 @@ from rsmq.worker.run.results import keep_result
 from rsmq.worker.state.calls import Job, Lease
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.jobs import GroupJob, SingleJob
+from rsmq.worker.state.lane import Lane
 from rsmq.worker.state.message_state import RUNNING
 
 #: A message whose task the program has cancelled is deferred if fewer of its receives were no
@@ -160,14 +161,7 @@ class Invoker:
         lease: Lease = job if job.__class__ is SingleJob else reject_cancelled(job)
         if lease.state is not RUNNING:
             return None
-        try:
-            body = lane.codec.decode(lease.raw)
-        except (HandlerTimedOut, HandlerStopped):  # in a child process, during a slow decoding
-            raise
-        except BodyUnavailable as error:
-            raise Defer(str(error)) from error
-        except BaseException as error:
-            raise make_not_decodable(lane.name, lease.id, lease.raw, error) from error
+        body = _decode_body(lane, lease)
         handlers = lane.listener.handlers
         if handlers.is_group:
             return self._prepare_group(job, body, deliveries)  # type: ignore[arg-type]
@@ -194,7 +188,7 @@ class Invoker:
 
         def call(name: str) -> Any:
             # Each handler has a body of its own, which it may change.
-            body = decoded.pop() if decoded else lane.codec.decode(job.raw)
+            body = decoded.pop() if decoded else _decode_body(lane, job)
             handler, takes_message = handlers.by_type[name]
             if takes_message:
                 return handler(body, job.to_delivery(lane.name, lane.codec))
@@ -239,14 +233,11 @@ class Invoker:
             if lease.state is not RUNNING or lease.error is not None:
                 continue
             try:
-                body = lane.codec.decode(lease.raw)
+                body = _decode_body(lane, lease)
             except (HandlerTimedOut, HandlerStopped):  # of the whole call, in a child process
                 raise
-            except BodyUnavailable as error:
-                lease.fail(Defer(str(error)))
-                continue
             except BaseException as error:  # noqa: BLE001 - only this message fails
-                lease.fail(make_not_decodable(lane.name, lease.id, lease.raw, error))
+                lease.fail(error)
                 continue
             message = lease.to_delivery(lane.name, lane.codec)
             deliveries.append(message)
@@ -274,6 +265,25 @@ class Invoker:
                         error = job.failure.error
                     self._hooks.call_method(after, message, error, seconds)
         self._report_finished(job)
+
+
+def _decode_body(lane: Lane, lease: Lease) -> Any:
+    """
+    Return the body of a message.
+
+    Raises:
+        Defer: the codec can't reach a key or the like now; this is not an attempt.
+        BodyNotDecodable: the codec can't decode it.
+        HandlerTimedOut, HandlerStopped: in a child process, during a slow decoding.
+    """
+    try:
+        return lane.codec.decode(lease.raw)
+    except (HandlerTimedOut, HandlerStopped):
+        raise
+    except BodyUnavailable as error:
+        raise Defer(str(error)) from error
+    except BaseException as error:
+        raise make_not_decodable(lane.name, lease.id, lease.raw, error) from error
 
 
 def _load_bodies(job: Job) -> None:
