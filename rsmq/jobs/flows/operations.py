@@ -103,7 +103,7 @@ def pack_nodes(nodes: Sequence[FlowNode], awaited: Collection[int]) -> bytes:
         nodes: the nodes, with numbers from 0.
         awaited: the numbers of those that the nodes after the adding one wait for.
     """
-    fields = node_fields(nodes, 0, _following(nodes))
+    fields = _node_fields(nodes, _following(nodes))
     texts = [
         text
         for number in range(len(nodes))
@@ -124,22 +124,19 @@ def _following(nodes: Sequence[FlowNode]) -> dict[int, list[int]]:
     return following
 
 
-def node_fields(
-    nodes: Sequence[FlowNode], first: int, following: Mapping[int, list[int]]
+def _node_fields(
+    nodes: Sequence[FlowNode], following: Mapping[int, list[int]]
 ) -> dict[bytes, bytes]:
     """
-    Return the fields of nodes.
+    Return the fields of nodes, with numbers from 0.
 
     Args:
         nodes: the nodes.
-        first: the number of the first one.
         following: for each node that others follow their numbers.
     """
     fields = {}
     used = {number for each in nodes for number in each.uses}
-    for number, (node, suffix) in enumerate(
-        zip(nodes, make_id_suffixes(len(nodes)), strict=True), first
-    ):
+    for number, (node, suffix) in enumerate(zip(nodes, make_id_suffixes(len(nodes)), strict=True)):
         queue, after = encode_name(node.queue), b",".join(map(digits, node.after))
         delay = b"" if node.delay_ms is None else digits(node.delay_ms)
         fields[b"%d:d" % number] = b"%s %s %s %d %s%s" % (
@@ -186,7 +183,7 @@ def send_flow(namespace: Namespace, plan: FlowPlan, *, realtime: bool) -> Operat
         b"ttl": digits(plan.ttl_ms),
         **dict.fromkeys((name.encode() for name in COUNTS), b"0"),
         b"pending": digits(len(nodes)),
-        **node_fields(nodes, 0, following),
+        **_node_fields(nodes, following),
     }
     keys = [namespace.queue(name) for name in sizes]
     first = [number for number, each in enumerate(nodes) if not each.after]
