@@ -335,3 +335,15 @@ def _draw_outcome(data, sent):
 @given(graphs(), st.sampled_from(["stop", "continue"]), st.booleans(), st.data())
 def test_random_orders_of_larger_graphs(after, policy, has_finally, data):
     play(after, policy, has_finally, lambda sent: _draw_outcome(data, sent))
+
+
+def test_a_check_after_nodes_were_added_begins_with_the_first():
+    """A check had stored the number of the next node, which then was that of the first added one."""
+    steps = iter([(3, "purge"), (1, "add", [()], set()), (0, "succeed"), (2, "purge")])
+    ends = iter([(number, "succeed") for number in (4, 5, 6)])
+    play(
+        [(), (), (0, 1), (), (1,), (1,)],
+        "continue",
+        False,
+        lambda _sent: next(steps, None) or next(ends),
+    )

@@ -26,8 +26,8 @@ end
 redis.call('ZADD', due, digits(flow.now + pause), member)
 keep_for(key, lifetime)
 local found = redis.call('HMGET', key, 'nodes', 'checked')
-local first = (tonumber(found[2]) or 0) % found[1]
+local first = tonumber(found[2]) or 0
 local last = math.min(first + most, tonumber(found[1])) - 1
-redis.call('HSET', key, 'checked', digits(last + 1))
+redis.call('HSET', key, 'checked', digits((last + 1) % found[1])) -- below the number of nodes, which may grow
 check_nodes(flow, first, last)
 return 1
