@@ -6,6 +6,7 @@ import argparse
 import json
 import shlex
 import signal
+import subprocess
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -17,9 +18,10 @@ from redis.exceptions import RedisError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from scripts.benchmark import depth, machine, pushes
+from scripts.benchmark import costs, depth, machine, pushes
 from scripts.benchmark.compare import NotComparable, compare, read_results
 from scripts.benchmark.contender import FOLDER, Contender, ContenderFailed
+from scripts.benchmark.costs_report import report as report_costs
 from scripts.benchmark.figures import Track
 from scripts.benchmark.report import report
 from scripts.benchmark.server import Server
@@ -180,7 +182,12 @@ def main() -> int:
         "--only-workers", action="store_true", help="measure the workers, and no clients"
     )
     parser.add_argument(
-        "--output", type=Path, default=Path(), metavar="FOLDER", help="for bench.json and bench.md"
+        "--costs",
+        action="store_true",
+        help="measure memory, commands and starts beside other systems, into costs.json and .md",
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path(), metavar="FOLDER", help="for the files"
     )
     parser.add_argument(
         "--compare",
@@ -209,19 +216,24 @@ def main() -> int:
     try:
         arguments.output.mkdir(parents=True, exist_ok=True)
         with progress:
-            results |= measure(method, progress.track, only_workers=arguments.only_workers)
-    except (ContenderFailed, RedisError, OSError) as error:
+            if arguments.costs:
+                extent = costs.QUICK if arguments.quick else costs.FULL
+                results |= costs.measure(extent, progress.track)
+            else:
+                results |= measure(method, progress.track, only_workers=arguments.only_workers)
+    except (ContenderFailed, RedisError, OSError, subprocess.SubprocessError) as error:
         print(f"scripts/bench: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    if not arguments.only_workers:
+    if not arguments.only_workers and not arguments.costs:
         results["targets"] = [target.compare(results) for target in TARGETS]
-    text = report(results)
+    text = report_costs(results) if arguments.costs else report(results)
+    name = "costs" if arguments.costs else "bench"
     if saved:
         text += f"\n## Compared with {arguments.compare}\n\n{compare(saved, results)}"
-    (arguments.output / "bench.json").write_text(json.dumps(results, indent=1) + "\n")
-    (arguments.output / "bench.md").write_text(text)
+    (arguments.output / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
+    (arguments.output / f"{name}.md").write_text(text)
     print(text, end="")
     return 0
 
