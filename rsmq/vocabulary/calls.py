@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from rsmq.vocabulary.queues import CREATE, SET, QueueCall
+
 
 class User(Enum):
     """The users of Redis by their rights, each with those of the one before (docs/security.md)."""
@@ -31,10 +33,20 @@ class Outcome(Enum):
     NUMBER = "number"
     #: Whether each queue has changed: a line for each; an array of objects.
     OF_QUEUES = "of queues"
+    #: The same of queues to be made, whose names are no patterns; of one queue an object.
+    OF_NEW_QUEUES = "of new queues"
     #: The same of other names. One that has not changed gives the exit code 1.
     OF_NAMES = "of names"
     #: The ids of the messages that have changed: one a line; an object with them and the others.
     OF_IDS = "of ids"
+    #: Messages that were received: a table; an array. They are released if nobody reads it.
+    RECEIVED = "received"
+    #: Messages that are deleted with their receive: the same, in steps of a few.
+    POPPED = "popped"
+    #: Messages as they are stored: the same, with what is stored beside them.
+    STORED = "stored"
+    #: The attributes of a queue, which options set before: one a line; an object.
+    ATTRIBUTES = "attributes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,10 @@ class OneCall:
         word: what has happened, as in ``deleted``; of a text, its name.
         otherwise: what is so if nothing has changed.
         options: its options as the help shows them, by the arguments of the method.
+        of_call: whose options it has too, before these.
+        for_all: the call without ids, for the option ``all_of_them``.
+        asks: the question before it removes data, with the contents of the queues in braces. Then
+            it has ``--yes``, and ``--undo`` for the call of the same name in ``trash``.
         detail: further sentences of the help.
         examples: examples of calls, one line each.
     """
@@ -59,6 +75,9 @@ class OneCall:
     word: str = ""
     otherwise: str = ""
     options: str = ""
+    of_call: QueueCall | None = None
+    for_all: str = ""
+    asks: str = ""
     detail: str = ""
     examples: tuple[str, ...] = ()
 
@@ -90,9 +109,37 @@ class MethodRow:
 _OF_PROGRAMS = "the connections of a program"
 _FOR_PACKAGES = "for packages that are built on the client"
 
+#: Options of several commands.
+_NUMBER = "--number, -n, max_messages N  The highest number of messages, 1 to 10,000."
+_VT = "--vt DURATION  How long to hide the messages; the queue's vt by default."
+_WAIT = "--wait WAIT  How long to wait for the first message, or forever.  [default: 0]"
+
 CALLS: tuple[MethodRow, ...] = (
-    MethodRow("create_queue", "create", "PUT /queues/{queue}"),
-    MethodRow("delete_queue", "delete-queue", "DELETE /queues/{queue}"),
+    MethodRow(
+        "create_queue", "create", "PUT /queues/{queue}",
+        one_call=OneCall(
+            "Create queues.",
+            Outcome.OF_NEW_QUEUES, "QUEUE...", "created", "exists",
+            of_call=CREATE,
+            options="--exist-ok  Succeed if the queue exists; its attributes are not changed.",
+            detail="A queue name has 1 to 160 characters of A-Z a-z 0-9 _ -. With --json, one "
+            "queue is an object, and several are an array.",
+            examples=(
+                "rsmq create orders --vt 60", "rsmq create orders orders-dead --exist-ok",
+            ),
+        ),
+    ),
+    MethodRow(
+        "delete_queue", "delete-queue", "DELETE /queues/{queue}",
+        one_call=OneCall(
+            "Delete queues with all their messages.",
+            Outcome.OF_QUEUES, "QUEUE...", "deleted",
+            asks="Delete {contents}, and the queues?",
+            detail="Messages that are in flight are deleted too. It asks first, once for all "
+            "queues. With --undo nothing is deleted if that could not be undone.",
+            examples=("rsmq delete-queue orders", "rsmq delete-queue old older --yes"),
+        ),
+    ),
     MethodRow(
         "list_queues", "list", "GET /queues",
         one_call=OneCall(
@@ -104,7 +151,17 @@ CALLS: tuple[MethodRow, ...] = (
         ),
     ),
     MethodRow("get_queue_attributes", "attributes", "GET /queues/{queue}"),
-    MethodRow("set_queue_attributes", "attributes", "PATCH /queues/{queue}"),
+    MethodRow(
+        "set_queue_attributes", "attributes", "PATCH /queues/{queue}",
+        one_call=OneCall(
+            "Show the attributes of a queue, or set them.",
+            Outcome.ATTRIBUTES, "QUEUE",
+            of_call=SET,
+            detail="With at least one option it sets them, and then shows all attributes. The new "
+            "values do not change when hidden messages become visible.",
+            examples=("rsmq attributes orders", "rsmq attributes orders --vt 120"),
+        ),
+    ),
     MethodRow(
         "pause_queue", "pause", "POST /queues/{queue}:pause",
         one_call=OneCall(
@@ -124,19 +181,58 @@ CALLS: tuple[MethodRow, ...] = (
         ),
     ),
     MethodRow("set_queue_limits", "limit", "PUT /queues/{queue}/limits"),
-    MethodRow("purge_queue", "purge", "POST /queues/{queue}:purge"),
+    MethodRow(
+        "purge_queue", "purge", "POST /queues/{queue}:purge",
+        one_call=OneCall(
+            "Remove all messages of queues.",
+            Outcome.OF_QUEUES, "QUEUE...", "removed",
+            asks="Remove {contents}?",
+            detail="Messages that are in flight are removed too. The queues, their attributes and "
+            "their totals stay. It asks first. With --undo nothing is removed if that could not be "
+            "undone.",
+            examples=("rsmq purge orders", "rsmq purge orders --yes --undo"),
+        ),
+    ),
     MethodRow("count_messages", "stats", "GET /queues/{queue}/counts"),
     MethodRow("send_message", "send", "POST /queues/{queue}/messages", User.PRODUCER),
     MethodRow("send_messages", "send", "POST /queues/{queue}/messages:batch", User.PRODUCER),
     MethodRow("publish", "publish", "POST /publish", User.PRODUCER),
     MethodRow("receive_message", "receive", "POST /receive", User.CONSUMER),
-    MethodRow("receive_messages", "receive", "POST /receive", User.CONSUMER),
+    MethodRow(
+        "receive_messages", "receive", "POST /receive", User.CONSUMER,
+        one_call=OneCall(
+            "Receive messages and hide them from others.",
+            Outcome.RECEIVED, "QUEUE...",
+            options=f"{_NUMBER}  [default: 1]\n{_VT}\n{_WAIT}",
+            detail="A message becomes visible again when its visibility timeout ends. rsmq delete "
+            "deletes it before, and rsmq visibility extends the timeout. Of several queues the "
+            "first has precedence. If the reader of the output closes the pipe, all of them are "
+            "released. The exit code is 1 if no message is visible within --wait.",
+            examples=(
+                "rsmq receive orders", "rsmq receive urgent orders -n 100 --wait 20 --json",
+                "rsmq receive images --raw > image",
+            ),
+        ),
+    ),
     MethodRow(
         "consume", user=User.CONSUMER,
         why_not="a loop of receives, which a program makes itself",
     ),
     MethodRow("pop_message", "pop", "POST /pop", User.CONSUMER),
-    MethodRow("pop_messages", "pop", "POST /pop", User.CONSUMER),
+    MethodRow(
+        "pop_messages", "pop", "POST /pop", User.CONSUMER,
+        one_call=OneCall(
+            "Receive messages and delete them at once.",
+            Outcome.POPPED, "QUEUE...",
+            options=f"{_NUMBER}  [default: 1]\n{_WAIT}",
+            detail="Delivery is at most once: if the program can't write a popped message, the "
+            "message is lost. So it pops ten messages at a time, and writes them before it pops "
+            "the next. With rsmq receive no message is lost. Of several queues the first has "
+            "precedence. The exit code is 1 if no message is visible within --wait, and if a "
+            "message can't be written; the error has the number of these.",
+            examples=("rsmq pop orders", "rsmq pop orders -n 100 --raw > lines"),
+        ),
+    ),
     MethodRow(
         "processing", user=User.CONSUMER,
         why_not="a receive and a delete, with a block of a program between them",
@@ -147,8 +243,7 @@ CALLS: tuple[MethodRow, ...] = (
         one_call=OneCall(
             "Delete messages.",
             Outcome.OF_IDS, "QUEUE ID...", "deleted",
-            detail="Messages that are in flight are deleted too. The exit code is 1 if a "
-            "message is not in the queue.",
+            detail="Messages that are in flight are deleted too.",
             examples=("rsmq delete orders ID", "rsmq rm orders ID ID --json"),
         ),
     ),
@@ -164,18 +259,68 @@ CALLS: tuple[MethodRow, ...] = (
             Outcome.OF_IDS, "QUEUE ID...", "changed",
             options="--vt DURATION  How long to hide them from now on, 0 to 9,999,999; 0 makes "
             "them visible.  [required]",
-            detail="It changes any message, also one that another consumer has received. The "
-            "exit code is 1 if a message is not in the queue.",
+            detail="It changes any message, also one that another consumer has received.",
             examples=("rsmq visibility orders ID --vt 600", "rsmq vs orders ID --vt 0"),
         ),
     ),
     MethodRow(
-        "release_messages", "release", "POST /queues/{queue}/messages:release", User.CONSUMER
+        "release_messages", "release", "POST /queues/{queue}/messages:release", User.CONSUMER,
+        one_call=OneCall(
+            "Make received messages visible again, in their old places.",
+            Outcome.OF_IDS, "QUEUE [ID...]", "released",
+            options="--all, all_of_them  Release all messages that are in flight.",
+            for_all="release_all_messages",
+            detail="It releases the messages of all consumers. If a consumer still processes a "
+            "message, another one can receive it at the same time. With an ID it also makes a "
+            "delayed message visible; with --all only messages that were received.",
+            examples=("rsmq release orders ID ID", "rsmq release orders --all"),
+        ),
     ),
     MethodRow("release_all_messages", "release", "POST /queues/{queue}:release-all"),
-    MethodRow("recover_messages", "recover", "POST /queues/{queue}/messages:recover"),
-    MethodRow("get_message", "get", "GET /queues/{queue}/messages/{id}", User.CONSUMER),
-    MethodRow("peek_messages", "peek", "GET /queues/{queue}/messages"),
+    MethodRow(
+        "recover_messages", "recover", "POST /queues/{queue}/messages:recover",
+        one_call=OneCall(
+            "Receive abandoned messages again.",
+            Outcome.RECEIVED, "QUEUE",
+            options="--idle DURATION  Only messages that were last received so long ago, 0 to "
+            f"9,999,999; 0 for all.  [required]\n{_NUMBER}  [default: 10]\n{_VT}",
+            detail="These are messages in flight that were received at least --idle seconds ago. "
+            "Their receive counts rise by one, so that the earlier consumers can no longer delete "
+            "or extend them. The exit code is 1 if there are none.",
+            examples=("rsmq recover orders --idle 3600",),
+        ),
+    ),
+    MethodRow(
+        "get_message", "get", "GET /queues/{queue}/messages/{id}", User.CONSUMER,
+        one_call=OneCall(
+            "Show messages by their ids.",
+            Outcome.STORED, "QUEUE ID...",
+            detail="Nothing is changed. The lines after a message are those of rsmq peek.",
+            examples=("rsmq get orders ID", "rsmq get orders ID --raw > body"),
+        ),
+    ),
+    MethodRow(
+        "peek_messages", "peek", "GET /queues/{queue}/messages",
+        one_call=OneCall(
+            "Show messages by their positions in the queue.",
+            Outcome.STORED, "QUEUE",
+            options="--start N  The position of the first message, from 0; -1 is the last.  "
+            "[default: 0]\n"
+            "--count, --number, -n N  The highest number of messages, 1 to 10,000.  "
+            "[default: 10]\n"
+            "--state [visible|in_flight|retrying|delayed|held_back]  Show only messages in this "
+            "state; --start counts only them.",
+            detail="Nothing is changed. Messages are shown in the order in which they become "
+            "visible. The line after a dead letter says why a worker has dead-lettered it, the "
+            "line after a message that waits for a retry its last error, and the line after one "
+            "in flight the worker that has it. On a terminal long bodies are cut off; rsmq get "
+            "shows them in full. The exit code is 1 if there are no messages.",
+            examples=(
+                "rsmq peek orders", "rsmq peek orders --start -10",
+                "rsmq peek orders --state in_flight -n 100 --json",
+            ),
+        ),
+    ),
     MethodRow("history", "history", "GET /queues/{queue}/history", further="+hgetall"),
     MethodRow("set_dead_letter_policy", "dead-letter", "PUT /queues/{queue}/dead-letter-policy"),
     MethodRow("sweep_dead_letters", "sweep", "POST /queues/{queue}:sweep"),
@@ -184,8 +329,7 @@ CALLS: tuple[MethodRow, ...] = (
         one_call=OneCall(
             "Remove messages that are expired, or move them to a dead-letter queue.",
             Outcome.TEXTS, "QUEUE",
-            options="--number, -n, max_messages N  The highest number of messages, 1 to 10,000.  "
-            "[default: 1000]",
+            options=f"{_NUMBER}  [default: 1000]",
             detail="Use it for queues whose consumers are Node or PHP programs, which deliver "
             "expired messages. It prints the ids of the messages. Messages that are in "
             "flight stay.",
@@ -210,8 +354,7 @@ CALLS: tuple[MethodRow, ...] = (
             "Move messages to another queue.",
             Outcome.OF_IDS, "QUEUE ID...", "moved",
             options="--to, destination QUEUE  The target queue.  [required]",
-            detail="They keep their ids and counters. Messages that are in flight are moved "
-            "too. The exit code is 1 if a message is not in the queue.",
+            detail="They keep their ids and counters. Messages that are in flight are moved too.",
             examples=("rsmq move orders ID ID --to invoices",),
         ),
     ),

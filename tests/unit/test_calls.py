@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
@@ -13,6 +14,7 @@ from rsmq import AsyncRSMQ, cli
 from rsmq.cli.app.call import Call as Context
 from rsmq.cli.app.program import root
 from rsmq.control.asyncio_ import AsyncWorkers
+from rsmq.model import State
 from rsmq.schedules.asyncio_ import AsyncSchedules
 from rsmq.trash.asyncio_ import AsyncTrash
 from rsmq.vocabulary.calls import BY_NAME, CALLS, Outcome, User
@@ -77,7 +79,8 @@ def test_each_route_is_that_of_its_calls():
 def test_each_command_exists_and_calls_its_methods():
     program = Path(cli.__file__).parent
     text = "".join(path.read_text() for path in program.rglob("*.py"))
-    called = {each.name for each in ONE_CALLS}
+    called = {name for each in ONE_CALLS for name in (each.name, each.one_call.for_all)}
+    called |= {f"trash.{each.name}" for each in ONE_CALLS if each.one_call.asks}
     for each in CALLS:
         if not each.command:
             continue
@@ -97,14 +100,23 @@ def test_a_command_of_one_call_has_the_arguments_of_the_method(call):
     parameters = inspect.signature(METHODS[call.name]).parameters
     passed = [each for each in command.params if each.expose_value]
     options = [each for each in passed if isinstance(each, click.Option)]
-    assert {each.name for each in options} <= parameters.keys()
+    flags = {"all_of_them"} if row.for_all else {"yes", "undo"} if row.asks else set()
+    if row.outcome in {Outcome.RECEIVED, Outcome.POPPED, Outcome.STORED}:
+        flags = {"raw", "no_newline", "null"}
+    assert {each.name for each in options} - flags <= parameters.keys()
     for each in options:
-        assert each.required or str(parameters[each.name].default) == each.default
+        if isinstance(each.type, click.Choice) and not row.of_call:
+            assert tuple(each.type.choices) == get_args(State)
+        if each.name in flags or parameters[each.name].default is inspect.Parameter.empty:
+            continue
+        unset = False if each.is_flag else None
+        default = each.default if isinstance(each.default, str | bool) else unset
+        assert each.required or str(parameters[each.name].default) == str(default)
     arguments = {each.name for each in passed if each not in options}
     assert arguments <= {"queue", "queues", "name", "names", "ids"}
-    if row.outcome in {Outcome.OF_QUEUES, Outcome.OF_NAMES}:
+    if row.outcome in {Outcome.OF_QUEUES, Outcome.OF_NEW_QUEUES, Outcome.OF_NAMES}:
         assert row.word
-        assert row.otherwise
+        assert row.otherwise or row.asks
 
 
 def test_the_table_of_the_program_in_the_docs_has_the_methods_of_each_command():

@@ -265,7 +265,11 @@ class Call:
             raise Failed("Nothing was changed", exit=Exit.NOT_ALL, code="declined")
 
     def for_each(
-        self, queues: Iterable[str], act: Callable[[str], tuple[dict[str, Any], str]]
+        self,
+        queues: Iterable[str],
+        act: Callable[[str], tuple[dict[str, Any], str]],
+        *,
+        one_is_alone: bool = False,
     ) -> None:
         """
         Act on one queue after the other, and write the results.
@@ -275,14 +279,17 @@ class Call:
         Args:
             queues: the names of the queues; a repeated name counts once.
             act: acts on a queue, and returns the result as fields for JSON and as text.
+            one_is_alone: whether the result of a single queue is no array.
         """
         results: list[dict[str, Any]] = []
+        names = dict.fromkeys(queues)
         try:
-            for queue in dict.fromkeys(queues):
+            for queue in names:
                 result, result_text = act(queue)
                 results.append({"queue": queue, **result})
                 if not self.as_json:
                     self.out.result(None, f"{format_text(queue)}: {result_text}")
         finally:
             if self.as_json and results:
-                self.out.result(results, ())
+                is_alone = one_is_alone and len(names) == 1
+                self.out.result(results[0] if is_alone else results, ())

@@ -241,12 +241,17 @@ def argument(metavar: str, name: str | None = None, **attributes: Any) -> Decora
     )
 
 
-def read_duration(value: str | float) -> float:
+def _read_duration(value: str | float) -> float:
     """Return a duration in seconds, for options. The library checks its range."""
     try:
         return parse_duration(value) if isinstance(value, str) else value
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def _read_wait(text: str | float) -> float | None:
+    """Return a duration in seconds; None for ``forever``."""
+    return None if text == "forever" else _read_duration(text)
 
 
 def _read_time(text: str) -> datetime:
@@ -266,7 +271,8 @@ _OPTION = re.compile(
     r"(?:  +(?P<help>.*?)(?: *\[(?P<rule>required|default: .+)\])?)?"
 )
 _OF_WORD: Mapping[str, Mapping[str, Any]] = {
-    "DURATION": {"type": read_duration},
+    "DURATION": {"type": _read_duration},
+    "WAIT": {"type": _read_wait, "metavar": "DURATION"},
     "TIME": {"type": _read_time},
     "N": {"type": int},
     "PORT": {"type": int},
@@ -325,5 +331,4 @@ def _make_option(entry: str, further: dict[str, Mapping[str, Any]]) -> Decorator
     return click.option(*names, **attributes | dict(own))
 
 
-VT = options("--vt DURATION  How long to hide the messages; the queue's vt by default.")
 YES = options("--yes, -y  Do not ask for confirmation.")

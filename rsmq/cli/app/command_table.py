@@ -38,30 +38,30 @@ class Entry:
 
 
 #: The sections of the help: each command with its aliases, its place below rsmq.cli.commands, and
-#: its summary; one that is one call of the client has that of the table of calls.
+#: its summary; one that is one call of the client has them in the table of calls.
 _TABLE = """
 Queues
-    create  queues:create  Create queues.
-    list, ls  calls:list_
-    attributes, attr  queues:attributes  Show the attributes of a queue, or set them.
+    create
+    list, ls
+    attributes, attr
     limit  queues:limit  Show, set or remove a queue's limits.
     stats, count  queues:stats  Count the messages of queues by state.
-    pause  calls:pause
-    resume  calls:resume
-    purge  queues:purge  Remove all messages of queues.
-    delete-queue  queues:delete_queue  Delete queues with all their messages.
+    pause
+    resume
+    purge
+    delete-queue
     undo  undo:undo  Restore what was deleted, or list what can be restored.
 Messages
     send, sn  send:send  Send messages: arguments, lines of a file, or the standard input.
     publish  send:publish  Send a message to several queues, all or none.
-    receive, rc  receive:receive  Receive messages and hide them from others.
-    pop  receive:pop  Receive messages and delete them at once.
-    delete, rm  calls:delete
-    visibility, vs  calls:visibility
-    release  messages:release  Make received messages visible again, in their old places.
-    recover  receive:recover  Receive abandoned messages again.
-    get  messages:get  Show messages by their ids.
-    peek  messages:peek  Show messages by their positions in the queue.
+    receive, rc
+    pop
+    delete, rm
+    visibility, vs
+    release
+    recover
+    get
+    peek
     tail  tail:tail  Show new messages without receiving them.
     why  why:why  Say why a message does not move, or why a queue is not drained.
 Jobs
@@ -73,11 +73,11 @@ Jobs
 Dead letters
     dead-letter  dead_letters:dead_letter  Show, set or remove a queue's dead-letter policy.
     dead-letters  why:dead_letters  Show the dead letters of a queue in groups of the same cause.
-    sweep-expired  calls:sweep_expired
-    sweep-groups  calls:sweep_groups
+    sweep-expired
+    sweep-groups
     sweep  dead_letters:sweep  Move messages that were received too often.
     redrive  dead_letters:redrive  Send dead letters again, with new ids.
-    move  calls:move
+    move
 Schedules
     schedule  schedule:schedule  Add, list, pause and run schedules.
     scheduler  scheduler:scheduler  Send the messages of schedules until stopped.
@@ -123,16 +123,17 @@ tail
 def _read_table() -> Iterator[tuple[str, str, Entry]]:
     """Yield the section, the name and the entry of each command."""
     section = ""
-    summaries = {each.command: each.one_call.summary for each in CALLS if each.one_call}
+    rows = {each.command: each for each in CALLS if each.one_call}
     for line in _TABLE.strip().splitlines():
         if not line.startswith(" "):
             section = line
             continue
-        names, place, *summary = re.split("  +", line.strip())
+        names, *own = re.split("  +", line.strip())
         name, *aliases = names.split(", ")
-        path = f"rsmq.cli.commands.{place}"
-        text = summary[0] if summary else summaries[name]
-        yield section, name, Entry(path, text, tuple(aliases))
+        if not own and (row := rows[name]).one_call:
+            own = [f"calls:{row.name}", row.one_call.summary]
+        place, summary = own
+        yield section, name, Entry(f"rsmq.cli.commands.{place}", summary, tuple(aliases))
 
 
 COMMANDS: dict[str, Entry] = {}

@@ -13,9 +13,9 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import Group, options
 from rsmq.cli.app.errors import Exit
-from rsmq.cli.app.one_call import one_call
 from rsmq.cli.app.output import format_body, format_items, format_text, format_time, to_json_value
 from rsmq.cli.app.send_options import drop_unset, send_options
+from rsmq.cli.commands.calls import one_call
 from rsmq.codecs.body_fields import body_fields
 from rsmq.vocabulary.sends import SCHEDULE, ValueKind
 

@@ -14,8 +14,8 @@ from typing import Any
 from rsmq._sync.client import RSMQ
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.errors import Exit, Failed
-from rsmq.cli.app.one_call import run_call
 from rsmq.cli.app.wait_for_redis import ask_for_queue, wait_for_redis
+from rsmq.cli.commands.calls import run_call
 from rsmq.cli.commands.health_server import serve_health
 from rsmq.cli.commands.metrics_server import serve_metrics
 from rsmq.cli.commands.worker_control import show_workers
