@@ -39,7 +39,7 @@ class Outcome(Enum):
     OF_NAMES = "of names"
     #: The ids of the messages that have changed: one a line; an object with them and the others.
     OF_IDS = "of ids"
-    #: Messages that were received: a table; an array. They are released if nobody reads it.
+    #: Messages that were received: a table; an array. If it can't be written, they are released.
     RECEIVED = "received"
     #: Messages that are deleted with their receive: the same, in steps of a few.
     POPPED = "popped"

@@ -279,7 +279,7 @@ class Call:
         Args:
             queues: the names of the queues; a repeated name counts once.
             act: acts on a queue, and returns the result as fields for JSON and as text.
-            one_is_alone: whether the result of a single queue is no array.
+            one_is_alone: whether the result of a single queue is an object, and not an array.
         """
         results: list[dict[str, Any]] = []
         names = dict.fromkeys(queues)

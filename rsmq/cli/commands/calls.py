@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ def __getattr__(name: str) -> DocumentedCommand:
     return one_call(name)
 
 
+@cache
 def one_call(name: str) -> DocumentedCommand:
     """Return the command of a call of the table."""
     row = _row_of(name)
@@ -72,7 +74,7 @@ def _row_of(name: str) -> OneCall:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _CallRun:
     """
     A run of a command that is one call.
 
@@ -113,25 +115,25 @@ def run_call(context: Call, called: str, /, **arguments: Any) -> Exit | None:
     row, ids = _row_of(called), arguments.pop("ids", ())
     first = next((arguments.pop(each) for each in _FIRST if each in arguments), None)
     with context.open() as rsmq:
-        return _RUNS[row.outcome](_Run(context, rsmq, called, row, first, arguments, ids))
+        return _RUNS[row.outcome](_CallRun(context, rsmq, called, row, first, arguments, ids))
 
 
-def _run_texts(run: _Run) -> None:
+def _run_texts(run: _CallRun) -> None:
     texts = run.call()
     run.context.out.result(texts, map(format_text, texts))
 
 
-def _run_text(run: _Run) -> None:
+def _run_text(run: _CallRun) -> None:
     text = run.call()
     run.context.out.result({"name": run.first, run.row.word: text}, format_text(text))
 
 
-def _run_number(run: _Run) -> None:
+def _run_number(run: _CallRun) -> None:
     number = run.call()
     run.context.out.result({run.row.word: number}, f"{number:,} {run.row.word}")
 
 
-def _run_on_queues(run: _Run) -> None:
+def _run_on_queues(run: _CallRun) -> None:
     queues, called = expand_patterns(run.rsmq, run.first), run.name
     if run.row.asks:
         contents = ", ".join(
@@ -146,7 +148,7 @@ def _run_on_queues(run: _Run) -> None:
     run.context.for_each(queues, lambda queue: _describe(run.row, method(queue)))
 
 
-def _run_on_new_queues(run: _Run) -> None:
+def _run_on_new_queues(run: _CallRun) -> None:
     run.context.for_each(
         run.first, lambda queue: _describe(run.row, run.call(queue)), one_is_alone=True
     )
@@ -166,7 +168,7 @@ def _describe(row: OneCall, result: Any) -> tuple[dict[str, Any], str]:
     return {**fields, "undo": result.id}, f"{text}; rsmq undo {result.id} restores {restored}"
 
 
-def _run_on_names(run: _Run) -> Exit | None:
+def _run_on_names(run: _CallRun) -> Exit | None:
     results: dict[str, tuple[dict[str, Any], str]] = {}
     try:
         for name in run.first:
@@ -180,7 +182,7 @@ def _run_on_names(run: _Run) -> Exit | None:
     return None if is_done else Exit.NOT_ALL
 
 
-def _run_on_ids(run: _Run) -> Exit | None:
+def _run_on_ids(run: _CallRun) -> Exit | None:
     """Act on messages in batches, and write which were changed and which are missing."""
     context, word, wanted = run.context, run.row.word, list(dict.fromkeys(run.ids))
     if run.row.for_all:
@@ -208,7 +210,7 @@ def _note_missing(context: Call, missing: Sequence[str]) -> Exit | None:
     return Exit.NOT_ALL if missing else None
 
 
-def _run_attributes(run: _Run) -> None:
+def _run_attributes(run: _CallRun) -> None:
     if all(each is None for each in run.arguments.values()):
         attributes = run.rsmq.get_queue_attributes(run.first)
     else:
@@ -222,7 +224,7 @@ def _run_attributes(run: _Run) -> None:
     run.context.out.result(fields, [f"{name:{width}}  {text}" for name, text in texts.items()])
 
 
-def _run_receive(run: _Run) -> Exit | None:
+def _run_receive(run: _CallRun) -> Exit | None:
     bodies, queues = run.arguments.pop("bodies"), run.first
     if not isinstance(queues, str):
         queues = expand_patterns(run.rsmq, queues)
@@ -249,7 +251,7 @@ def _released_if_unread(
         ) from None
 
 
-def _run_pop(run: _Run) -> Exit | None:
+def _run_pop(run: _CallRun) -> Exit | None:
     number, wait = run.arguments.pop("max_messages"), run.arguments.pop("wait")
     check_whole_number("max_messages", number, 1, MAX_BATCH)
     queues = expand_patterns(run.rsmq, run.first)
@@ -268,7 +270,7 @@ def _run_pop(run: _Run) -> Exit | None:
     return Exit.NOT_ALL
 
 
-def _run_show(run: _Run) -> Exit | None:
+def _run_show(run: _CallRun) -> Exit | None:
     context, bodies = run.context, run.arguments.pop("bodies")
     if not run.ids:
         return _show(run, run.call(), bodies, context.out.width)
@@ -280,7 +282,7 @@ def _run_show(run: _Run) -> Exit | None:
 
 
 def _show(
-    run: _Run, messages: Sequence[StoredMessage], bodies: BodyFormat | None, width: int | None
+    run: _CallRun, messages: Sequence[StoredMessage], bodies: BodyFormat | None, width: int | None
 ) -> Exit | None:
     """Write messages, each that is in flight with the name of the worker that has it."""
     holders: Mapping[str, str] | None = None if bodies else {}
@@ -291,7 +293,7 @@ def _show(
     return write_messages(run.context, messages, bodies, width=width, holders=holders)
 
 
-_RUNS: Mapping[Outcome, Callable[[_Run], Exit | None]] = {
+_RUNS: Mapping[Outcome, Callable[[_CallRun], Exit | None]] = {
     Outcome.TEXTS: _run_texts, Outcome.TEXT: _run_text, Outcome.NUMBER: _run_number,
     Outcome.OF_QUEUES: _run_on_queues, Outcome.OF_NEW_QUEUES: _run_on_new_queues,
     Outcome.OF_NAMES: _run_on_names, Outcome.OF_IDS: _run_on_ids,
