@@ -63,7 +63,8 @@ class MigrationReport:
         aside: of a verification, the number of messages that are set aside at the source.
         other_records: the number of messages in the queue whose groups, or whose ``expires`` and
             ``max_retries``, are not those of the source.
-        lost_settings: whether the source has a ``keep`` or ``expired`` that the queue has not.
+        lost_settings: whether the queue lacks an attribute of the source by which messages end, as
+            ``keep``.
         checksum: the sum of the hashes of bodies, in any order: of a copy, of all messages of the
             source that can be copied; of a move, of those that this run moved.
         created: whether the target queue was created.

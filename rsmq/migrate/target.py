@@ -42,9 +42,6 @@ from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import DEFAULT_MAXSIZE
 from rsmq.wire.names import decode_name, encode_name
 
-#: The settings without which messages expire at another time, or are lost by it.
-_EXPIRY = ("keep", "expired")
-
 #: Seconds after each step of a copy for which the digests of the copied messages are kept.
 COPY_LIFETIME_SECONDS = 30 * 86_400.0
 
@@ -151,7 +148,7 @@ def note_differences(found: Found, stored: QueueAttributes, report: MigrationRep
         if is_set and wanted != has:
             shown = "none" if has is None else f"{has:g}" if isinstance(has, float) else has
             report.note(f"its {attribute.name} of {wanted}: the queue has {shown}")
-            report.lost_settings |= attribute.name in _EXPIRY and wanted != attribute.removing
+            report.lost_settings |= attribute.ends_messages and wanted != attribute.removing
     policy = _policy_of(found)
     if policy and not report.created and policy != (stored.dead_letter_queue, stored.max_receives):
         report.note(f"{_describe(policy)}: the queue keeps its own, or none")

@@ -85,6 +85,7 @@ class QueueAttribute:
         hint: further advice for forms, in whole sentences.
         is_copied: whether a copy of the queue has it, as a setting.
         is_restored: whether a copy of the queue has it after ``restore_totals``.
+        ends_messages: whether messages end by it, so that a migration without it is not verified.
         read: returns the value of a stored field, or of none; None reads the kind's.
     """
 
@@ -104,6 +105,7 @@ class QueueAttribute:
     hint: str = ""
     is_copied: bool = False
     is_restored: bool = False
+    ends_messages: bool = False
     read: Callable[[bytes | None], Any] | None = None
 
     def describe(self, _: Callable[[str], str] = str) -> str:
@@ -267,6 +269,7 @@ QUEUE_ATTRIBUTES: tuple[QueueAttribute, ...] = (
         removing=DEFAULT_KEEP,
         hint="Node and PHP deliver expired messages.",
         is_copied=True,
+        ends_messages=True,
     ),
     QueueAttribute(
         "expired", EXPIRED, ValueKind.CHOICE, "expired messages",
@@ -278,6 +281,7 @@ QUEUE_ATTRIBUTES: tuple[QueueAttribute, ...] = (
         default="drop",
         removing="drop",
         is_copied=True,
+        ends_messages=True,
     ),
     QueueAttribute(
         "max_running", THROTTLE, ValueKind.WHOLE_NUMBER, "in flight",

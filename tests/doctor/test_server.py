@@ -15,6 +15,7 @@ from rsmq import RSMQ
 from rsmq.doctor import examine, repair
 from rsmq.doctor.operations import examine_rights
 from rsmq.doctor.server_faults import REQUIRED_COMMANDS
+from rsmq.operations.scripts import load, script_names
 from tests.engines import engine_path
 from tests.servers import Server, redis_7
 
@@ -316,3 +317,62 @@ def test_examine_works_with_any_redis_client(server, ns, options):
 
         assert [each.code for each in report.findings] == ["no-persistence"]
         assert (report.queues, report.messages) == (1, 1)
+
+
+#: The scripts of each part, as names and features.
+SCRIPTS_OF_PARTS = {
+    "sending": [("send_message", ""), ("send_messages", "")],
+    "receiving and deleting": [
+        (name, "")
+        for name in (
+            "receive_message", "receive_messages", "pop_message", "pop_messages", "delete_message",
+            "delete_messages", "change_messages_visibility", "release_messages", "get_message",
+        )
+    ],
+    "dedup_id": [("send_with_options", "")],
+    "unique_key": [("send_with_options", "")],
+    "group": [("send_with_options", "")],
+    "rate": [("send_with_options", "")],
+    "flow": [("send_flow", "jobs")],
+    "sweep_groups": [("sweep_groups", "")],
+    "administration": [each for each in script_names() if each[1] == ""],
+    "workers": [each for each in script_names() if each[1] in {"worker", "control"}],
+    "Spark": [each for each in script_names() if each[1] in {"spark", "", "control"}],
+}  # fmt: skip
+#: The features whose scripts need no rights beyond those of these parts.
+CHECKED = {
+    "", "control", "explain", "figures", "jobs", "schedules", "search", "spark", "tasks", "worker",
+}  # fmt: skip
+#: The commands of these scripts that few users need.
+NOT_REPORTED = {
+    "publish": "of realtime=True",
+    "zrank": "of why ID",
+    "hstrlen": "of why ID",
+    "scan": "of jobs",
+    "zscan": "of exports",
+}
+_COMMAND = re.compile(r"(?:call|try)\('(\w+)'")
+_LISTED = re.compile(r"in ipairs\(\{(.*?)\}\)")
+
+
+def find_commands(script):
+    text = re.sub("--.*", "", load(*script).source.decode())
+    listed = re.findall(r"'(\w+)'", " ".join(_LISTED.findall(text)))
+    return {each.lower() for each in (*_COMMAND.findall(text), *listed)}
+
+
+def test_required_commands_are_those_of_the_scripts():
+    of_cluster = REQUIRED_COMMANDS["Redis Cluster"]
+    assert REQUIRED_COMMANDS.keys() == SCRIPTS_OF_PARTS.keys() | {"Redis Cluster"}
+    for part, scripts in SCRIPTS_OF_PARTS.items():
+        used = set().union(*map(find_commands, scripts))
+        assert used >= REQUIRED_COMMANDS[part], part
+    required = set().union(*REQUIRED_COMMANDS.values())
+    used = set().union(*map(find_commands, (each for each in script_names() if each[1] in CHECKED)))
+    assert used | of_cluster == required | NOT_REPORTED.keys()
+
+
+def test_the_rights_that_are_tried_are_the_required_ones():
+    tried = find_commands(("examine_rights", "doctor"))
+
+    assert tried - {"sismember"} == set().union(*REQUIRED_COMMANDS.values())

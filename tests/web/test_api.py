@@ -5,6 +5,7 @@ import json
 import pytest
 
 from rsmq import MSGPACK
+from rsmq.vocabulary.sends import SEND
 from rsmq.web.routes import TABLE
 
 
@@ -139,6 +140,22 @@ async def test_a_batch_with_an_idempotency_key_is_stored_once(http, queues):
 
 def _key(text):
     return {"idempotency-key": text}
+
+
+@pytest.mark.parametrize(
+    "option",
+    [each for each in SEND.options.values() if each.of_message and each.name != "dedup_id"],
+    ids=lambda option: option.name,
+)
+async def test_a_reused_key_with_another_option_of_a_message_is_refused(option, http, queues):
+    await queues.create_queue("q")
+    further = {"max_running": 1} if option.needs else {}
+    replies = []
+    for value in ("a", "b"):
+        content = {"messages": [{"body": "m", option.name: value}], **further}
+        replies.append(await http("POST", "/queues/q/messages:batch", content, headers=_key("k")))
+    assert [each.status for each in replies] == [201, 422]
+    assert replies[1].json["code"] == "idempotencyKeyReused"
 
 
 async def test_keys_of_batches_are_not_those_of_single_messages(http, queues):

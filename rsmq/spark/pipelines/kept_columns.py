@@ -11,6 +11,8 @@ from rsmq.errors.printable import format_count
 from rsmq.spark.pipelines.queues import Queues
 from rsmq.spark.read.schema import DEFAULT_COLUMNS
 from rsmq.spark.read.sent_columns import SENT_COLUMNS
+from rsmq.vocabulary.sends import ValueKind
+from rsmq.vocabulary.stored import GROUP
 from rsmq.wire.ids import GROUP_MARK
 
 
@@ -40,7 +42,8 @@ def refuse_loss_of_groups(messages: DataFrame, option: str, remedy: str) -> None
     Raises:
         InvalidOption: a message has a group or a limit key.
     """
-    names = [name for name in ("group", "limit_key") if name in messages.columns]
+    labels = [each.name for each in GROUP.values if each.kind is ValueKind.LABEL]
+    names = [name for name in labels if name in messages.columns]
     if not names:
         return
     grouped = messages.where(functions.col("id").endswith(GROUP_MARK.decode()))
