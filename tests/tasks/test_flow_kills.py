@@ -67,34 +67,45 @@ def start(server):
     return start
 
 
-def run_with_kills(server, start, chance, kills, redis_kills):
-    """Run all flows in workers that are killed. Return how often each node was called."""
+def run_with_kills(server, start, chance, flows, kills, redis_kills):
+    """
+    Send flows in parts, and kill the workers while each part runs.
+
+    Returns:
+        The handles of the flows, and how often each node was called.
+    """
+    sent, in_work = [], 0
 
     def unfinished():
         with server.raw() as raw:
             return raw.zcard(f"{NS}:x:due")
 
     for kill in range(kills):
+        part = flows[len(flows) * kill // kills : len(flows) * (kill + 1) // kills]
+        sent += [flow.send() for flow in part]
         workers, begun = [start(), start()], unfinished()
         with server.raw() as raw:
-            before = raw.hlen(f"{NS}:calls")
+            enough = raw.hlen(f"{NS}:calls") + chance.randrange(2 * len(part))
             wait_until(
-                lambda raw=raw, before=before: not unfinished() or raw.hlen(f"{NS}:calls") > before
+                lambda raw=raw, enough=enough: not unfinished() or raw.hlen(f"{NS}:calls") > enough
             )
-        time.sleep(chance.random() * scaled(5, 10) / 10)
         if kill * redis_kills // kills != (kill + 1) * redis_kills // kills:
             server.kill()
             server.start()
+        left = unfinished()
         for worker in workers:
             worker.kill()
             worker.wait()
+        in_work += left > 0
         assert unfinished() <= begun
     # Messages that a killed worker had in flight become visible after their timeouts.
     while unfinished():
         assert start("--burst").wait(WAIT_SECONDS) == 0
         time.sleep(0.2)
+    print(f"{in_work} of {kills} kills while flows ran, {redis_kills} of Redis")
     with server.raw() as raw:
-        return {key.decode(): int(count) for key, count in raw.hgetall(f"{NS}:calls").items()}
+        found = raw.hgetall(f"{NS}:calls")
+    return sent, {key.decode(): int(count) for key, count in found.items()}
 
 
 def test_each_node_ends_once_through_kills(server, start):
@@ -102,8 +113,8 @@ def test_each_node_ends_once_through_kills(server, start):
     with Tasks.from_url(server.url, ns=NS, retry_deadline=60) as tasks:
         calls = declare(tasks)
         made = [make_flow(tasks, calls, chance, number) for number in range(FLOWS)]
-        sent = [flow.send() for flow, *_ in made]
-        noted, sent_nodes = run_with_kills(server, start, chance, KILLS, REDIS_KILLS), 0
+        flows, sent_nodes = [flow for flow, *_ in made], 0
+        sent, noted = run_with_kills(server, start, chance, flows, KILLS, REDIS_KILLS)
         for handle, (flow, model, fails, results) in zip(sent, made, strict=True):
             nodes = handle.nodes()
             check_is_possible(model, fails, [each.state.value for each in nodes])
@@ -122,11 +133,11 @@ def test_each_node_ends_once_through_kills(server, start):
 
 
 def test_added_nodes_are_stored_once_through_kills(server, start):
-    flows, added, chance = scaled(30, 400), 3, random.Random(59)
+    flows, added, chance = scaled(30, 2000), 3, random.Random(59)
     with Tasks.from_url(server.url, ns=NS, retry_deadline=60) as tasks:
         even, _, split = declare(tasks)
-        sent = [chain(split.signature(added), even.signature(7, [])).send() for _ in range(flows)]
-        noted = run_with_kills(server, start, chance, scaled(3, 30), scaled(1, 3))
+        made = [chain(split.signature(added), even.signature(7, [])) for _ in range(flows)]
+        sent, noted = run_with_kills(server, start, chance, made, scaled(3, 100), REDIS_KILLS)
         for flow in sent:
             nodes = flow.nodes()
             assert [each.state.value for each in nodes] == ["succeeded"] * (added + 3)
