@@ -131,7 +131,7 @@ class SparkServer:
         except NoPermissionError:
             return []
 
-    def read_reasons(self, keys: QueueKeys, ids: list[bytes]) -> list[bytes | None]:
+    def read_reasons(self, keys: QueueKeys, ids: Sequence[bytes]) -> list[bytes | None]:
         """Return the stored reasons of dead letters; None for each if the user lacks the right."""
         try:
             return self.hmget(keys.reasons, ids)

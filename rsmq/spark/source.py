@@ -17,7 +17,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from rsmq.errors import InvalidOption
-from rsmq.spark.read.reasons import REASON_COLUMNS
 from rsmq.spark.read.schema import build_schema, check_schema
 from rsmq.spark.read.source_options import (
     SNAPSHOT_OPTIONS,
@@ -74,10 +73,6 @@ class RsmqDataSource(DataSource):
         check_schema(schema)
         source = parse_source_options(texts)
         options = parse_stream_options(texts)
-        if names := [name for name in schema.fieldNames() if name in REASON_COLUMNS]:
-            raise InvalidOption(
-                "columns", f"{names[0]} is a column of frames: read it with spark.read."
-            )
         if HAS_START:
             return StreamReader(source, options, schema)
         if options.consumer_group is None:

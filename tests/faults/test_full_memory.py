@@ -81,6 +81,7 @@ UNCHANGING = {
     "examine_rights": ([H, Z, INDEX, "rsmq:nothing"], ["q"]),
     "extend_leased": ([H, Z, LEASES], ["lease:1:0", 5, 99_000]),
     "fan_out": ([SUBSCRIBERS, INDEX, "{empty}:Q", "{empty}", *DEAD], ["", "rsmq", 9, 9, "dead"]),
+    "find_states": ([H, Z], ["rsmq:", "{id}"]),
     "find_jobs": ([H, Z], [0, "rsmq:q:x:job:*", 9, "failed"]),
     "finish_messages":
         ([HELD, H, Z, *DEAD, H], ["token", "", "q", 1, 1, 99_000, NO_ID, "", "m", 1, "i" * 22, ""]),

@@ -1,4 +1,4 @@
-"""The columns with the reasons of dead letters, in frames."""
+"""The columns with the reasons of dead letters, in frames and streams."""
 
 from __future__ import annotations
 
@@ -101,8 +101,15 @@ def test_user_without_the_right_to_reasons_gets_none(env, tmp_path):
     env.raw.execute_command("ACL", "DELUSER", "limited")
 
 
-def test_streams_refuse_the_columns(env, queue):
-    for options in ({"includeReasons": True}, {"columns": "id,worker"}):
-        source = env.source(queue="q", **options)
-        with pytest.raises(InvalidOption):
-            source.streamReader(schema=source.schema())
+def test_a_stream_has_the_columns_that_it_names(env):
+    store(env, [b"1700000000123:" + json.dumps(WHOLE).encode(), None])
+    rows = env.query(queue="dead", columns="message,reason,worker,attempts").run()
+    assert sorted(tuple(row.values()) for row in rows) == [
+        ("0", "failed once", "w1", 3), ("1", None, None, None),
+    ]  # fmt: skip
+
+
+def test_streams_refuse_the_option_of_frames(env, queue):
+    source = env.source(queue="q", includeReasons=True)
+    with pytest.raises(InvalidOption):
+        source.streamReader(schema=source.schema())

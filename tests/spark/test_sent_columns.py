@@ -1,4 +1,4 @@
-"""The columns of groups, limit keys, expiry and retries: read, and restored."""
+"""The columns of facts beside messages: read, and those of options restored."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from rsmq import JSON
+from rsmq.codecs import EnvelopeCodec
+from rsmq.headers import use_headers
 from rsmq.spark import InvalidOption
 from rsmq.spark.read.sent_columns import SENT_COLUMNS
+from rsmq.worker import Worker
 from tests.spark.conftest import columns
 
 KEPT = ["id", "message", "visible_at", "receive_count", "first_received", *SENT_COLUMNS]
@@ -57,7 +61,17 @@ def test_a_frame_has_the_options_of_each_message(env, sent):
 def test_a_read_without_these_columns_makes_no_command_for_them(env, sent):
     with env.commands() as commands:
         env.read(queue="q")
-    assert not [each for each in commands if ":x:" in each]
+    assert not [each for each in commands if ":x:" in each or "EVAL" in each]
+    query = env.query()
+    query.poll()
+    with env.commands() as commands:
+        query.tasks(query.plan())
+        query.reader.lease.background.finish()
+    own = [each for each in commands if not each.startswith(("LUA", "EVAL", "SCRIPT"))]
+    assert {each.split()[0] for each in own if "HELLO" not in each} <= {
+        "HGET", "HMGET", "HEXISTS", "CLIENT", "TIME",
+    }  # fmt: skip
+    assert not [each for each in own if ":x:group_of" in each or ":x:limits" in each]
 
 
 def test_a_stream_has_the_options_of_each_message(env, sent):
@@ -67,6 +81,66 @@ def test_a_stream_has_the_options_of_each_message(env, sent):
         ("a1", "a", None, None, None), ("k1", None, "k:1", 2, None), ("k2", None, "k:1", 2, None),
         ("plain", None, None, None, None), ("limited", "b", None, None, 2),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["frame", "stream"])
+def test_headers_are_a_map(env, queue, kind):
+    with use_headers({"request_id": "7f3a", "tenant": "ü"}):
+        env.rsmq.send_message("q", {"n": 1}, codec=EnvelopeCodec(JSON))
+    env.rsmq.send_message("q", "plain")
+    read = env.read if kind == "frame" else lambda **options: env.query(**options).run()
+
+    rows = read(queue="q", columns="headers,id")
+
+    assert [dict(row["headers"]) for row in sorted(rows, key=lambda row: row["id"])] == [
+        {"request_id": "7f3a", "tenant": "ü"}, {},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["frame", "stream"])
+def test_track_is_whether_a_message_has_a_record_as_a_job(env, queue, kind):
+    env.rsmq.send_message("q", "tracked", track=True)
+    env.rsmq.send_message("q", "plain")
+    read = env.read if kind == "frame" else lambda **options: env.query(**options).run()
+
+    rows = read(queue="q", columns="track,message")
+
+    assert {row["message"]: row["track"] for row in rows} == {"tracked": True, "plain": False}
+
+
+@pytest.mark.parametrize("options", [{}, {"snapshot": "exact"}])
+def test_a_frame_has_the_state_of_each_message(env, queue, options):
+    queues = env.rsmq
+    queues.send_message("q", "fails")
+    worker = Worker(queues)
+
+    @worker.listener("q", backoff=1000, retry_forever=True)
+    def fail(message):
+        worker.stop()
+        raise ValueError
+
+    worker.run()
+    queues.send_messages("q", ["first", "behind"], groups=["a", "a"])
+    queues.send_message("q", "delayed", delay=1000)
+    queues.send_message("q", "over", expires=0.001)
+    queues.receive_message("q", vt=1000)
+    queues.send_message("q", "visible")
+    ids = env.raw.zrange(env.keys().zset, 0, -1)
+    shown = {id.decode(): queues.get_message("q", id.decode()).state for id in ids}
+
+    rows = env.read(queue="q", columns="id,message,state", **options)
+
+    assert {row["message"]: row["state"] for row in rows} == {
+        "fails": "retrying", "first": "in_flight", "behind": "held_back", "delayed": "delayed",
+        "over": "expired", "visible": "visible",
+    }  # fmt: skip
+    rows = [row for row in rows if row["message"] != "over"]  # other readers show it as visible
+    assert [row["state"] for row in rows] == [shown[row["id"]] for row in rows]
+
+
+def test_the_messages_of_a_stream_are_in_flight(env, queue):
+    env.rsmq.send_message("q", "m")
+    assert env.query(columns="state").run() == [{"state": "in_flight"}]
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])

@@ -22,7 +22,6 @@ from rsmq.spark.connections import SparkServer, get_server, get_servers
 from rsmq.spark.read.fetch_ahead import fetch_columns
 from rsmq.spark.read.held_back import find_held_back
 from rsmq.spark.read.message_fetch import MessageFetch, Wanted
-from rsmq.spark.read.reasons import REASON_COLUMNS, parse_reason_columns
 from rsmq.spark.read.record_batch import (
     build_arrow_schema,
     build_record_batch,
@@ -31,7 +30,7 @@ from rsmq.spark.read.record_batch import (
 )
 from rsmq.spark.read.scan import Shard, count_shards, scan_shard
 from rsmq.spark.read.scanned import SeenIds, parse_scores
-from rsmq.spark.read.sent_columns import read_sent_columns
+from rsmq.spark.read.sent_columns import read_facts
 from rsmq.spark.read.source_options import SnapshotOptions, SourceOptions
 from rsmq.spark.task_process import spare_loaded_modules
 from rsmq.wire.ids import has_reserved_ids, is_reserved_id, parse_sent_us
@@ -271,21 +270,17 @@ class SnapshotReader(DataSourceReader):
         keys = server.namespace.queue(partition.queue)
         schema = build_arrow_schema(self._schema)
         fetch = self._make_fetch(server, keys)
-        has_reasons = not set(self._schema.fieldNames()).isdisjoint(REASON_COLUMNS)
         if isinstance(partition, ScanPartition):
             parts = self._scan(server, keys, partition)
         else:
             parts = iter([(partition.ids, partition.visible_at_ms)])
         bodies = self._source.connection.bodies
         for columns in fetch_columns(fetch, parts, self._source.fetch_size):
-            reasons: dict[str, Any] = {}
-            if has_reasons:
-                reasons = parse_reason_columns(server.read_reasons(keys, columns["id"]))
             held_back = None
             if self._options.include in _STATES_BY_GROUP:
                 held_back = find_held_back(server, keys, columns["id"])
-            selected = self._drop_unselected({**columns, **reasons}, held_back)
-            selected = read_sent_columns(server, keys, selected, self._schema.fieldNames())
+            selected = self._drop_unselected(columns, held_back)
+            selected = read_facts(server, keys, selected, self._schema.fieldNames())
             if selected["id"]:
                 yield build_record_batch(schema, keys, selected, bodies)
 
@@ -322,7 +317,7 @@ class SnapshotReader(DataSourceReader):
         """Return a reader of what the schema and the options need of messages."""
         names = set(self._schema.fieldNames())
         wanted = Wanted(
-            bodies=not names.isdisjoint({"message", "raw"}),
+            bodies=not names.isdisjoint({"message", "raw", "headers"}),
             receive_counts="receive_count" in names
             or self._options.include in _STATES_BY_RECEIVE_COUNT,
             first_received="first_received" in names,

@@ -11,13 +11,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
 from rsmq.codecs import CannotDecode
 from rsmq.codecs.readable import ReadableBodies
 from rsmq.errors import NotPossible
 from rsmq.spark.read.reasons import REASON_COLUMNS
-from rsmq.spark.read.sent_columns import SENT_COLUMNS
+from rsmq.spark.read.sent_columns import FACT_COLUMNS, SENT_COLUMNS
 from rsmq.wire.body_format import PREFIX, add_origin, is_stored
 from rsmq.wire.id_arrays import parse_sent_us_array
 from rsmq.wire.keys import QueueKeys
@@ -32,7 +41,10 @@ _ARROW_TYPES: dict[type[DataType], pa.DataType] = {
     BinaryType: pa.binary(),
     TimestampType: _TIMESTAMP,
     LongType: pa.int64(),
+    BooleanType: pa.bool_(),
+    MapType: pa.map_(pa.string(), pa.string()),
 }
+_STORED_BESIDE = REASON_COLUMNS.keys() | SENT_COLUMNS.keys() | FACT_COLUMNS.keys()
 #: The first time that a datetime can't represent, Unix ms.
 _YEAR_10000_MS = 253_402_300_800_000
 _MAX_INT64 = 2**63 - 1
@@ -64,7 +76,7 @@ def build_record_batch(
         keys: those of the queue.
         columns: a list for each column: ``id`` and ``raw`` (the body) as bytes,
             ``receive_count``, and ``first_received`` and ``visible_at`` in Unix ms; and those of
-            ``parse_reason_columns`` and ``read_sent_columns``. A column that the schema lacks may
+            ``read_facts``. A column that the schema lacks may
             be missing. If ``first_received`` or ``visible_at`` is missing, it is null in all rows.
         bodies: reads what is inside bodies; None leaves them as they are stored.
         consumes: whether the messages are deleted when the rows are written.
@@ -92,7 +104,7 @@ def build_record_batch(
             column = _to_timestamp_array(columns[field.name]) if field.name in columns else None
         elif field.name == "receive_count":
             column = _to_count_array(columns["receive_count"])
-        elif field.name in REASON_COLUMNS or field.name in SENT_COLUMNS:
+        elif field.name in _STORED_BESIDE:
             column = pa.array(columns[field.name], field.type)
         else:
             column = _to_body_array(columns["raw"], field.type, keys)

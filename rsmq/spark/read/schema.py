@@ -15,13 +15,14 @@ from pyspark.sql.types import (
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.read.reasons import REASON_COLUMNS
-from rsmq.spark.read.sent_columns import SENT_COLUMNS
+from rsmq.spark.read.sent_columns import FACT_COLUMNS, SENT_COLUMNS
 from rsmq.spark.read.source_options import SourceOptions
 
 DEFAULT_COLUMNS = (
     "queue", "id", "message", "sent", "first_received", "receive_count", "visible_at",
 )  # fmt: skip
-_NULLABLE = ("sent", "first_received", "visible_at", *REASON_COLUMNS, *SENT_COLUMNS)
+_STORED_BESIDE = REASON_COLUMNS | SENT_COLUMNS | FACT_COLUMNS
+_NULLABLE = ("sent", "first_received", "visible_at", *REASON_COLUMNS, *SENT_COLUMNS, "state")
 
 
 def build_schema(options: SourceOptions) -> StructType:
@@ -94,6 +95,6 @@ def make_fields(*, is_binary: bool) -> dict[str, StructField]:
         StructField("receive_count", LongType()),
         StructField("visible_at", time),
         StructField("ns", text, nullable=False),
-        *(StructField(name, kind) for name, kind in (REASON_COLUMNS | SENT_COLUMNS).items()),
+        *(StructField(name, kind) for name, kind in _STORED_BESIDE.items()),
     ]
     return {field.name: field for field in fields}

@@ -1,22 +1,28 @@
 """
-The columns of the options that messages were sent with: groups, limit keys, expiry and retries.
+The columns of facts that are stored beside messages; a read asks for those that its columns need.
+
+``SENT_COLUMNS`` are the options that messages were sent with, and that a write restores: groups,
+limit keys, expiry and retries. ``FACT_COLUMNS`` are others. A rate is not stored of a message.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import DataType, LongType, StringType, TimestampType
+from pyspark.sql.types import BooleanType, DataType, LongType, MapType, StringType, TimestampType
 
+from rsmq.headers import read_headers
 from rsmq.operations.reading import read_records
+from rsmq.spark.operations.states import MAX_STATES, find_states
+from rsmq.spark.read.reasons import REASON_COLUMNS, parse_reason_columns
 from rsmq.vocabulary.sends import ValueKind
 from rsmq.vocabulary.stored import GROUP, MESSAGE_RECORDS, FoundRecord
+from rsmq.wire.keys import QueueKeys, job_key
 
 if TYPE_CHECKING:  # so that a process imports them only when it reads
     from rsmq.spark.connections import SparkServer
-    from rsmq.wire.keys import QueueKeys
 
 _TYPES: dict[ValueKind, type[DataType]] = {
     ValueKind.LABEL: StringType,
@@ -29,13 +35,19 @@ SENT_COLUMNS: dict[str, DataType] = {
     for record in MESSAGE_RECORDS
     for value in sorted(record.values, key=lambda value: value.name)
 }
+#: Columns that no write restores, likewise.
+FACT_COLUMNS: dict[str, DataType] = {
+    "headers": MapType(StringType(), StringType()),
+    "track": BooleanType(),
+    "state": StringType(),
+}
 
 
-def read_sent_columns(
+def read_facts(
     server: SparkServer, keys: QueueKeys, columns: dict[str, Any], wanted: Collection[str]
 ) -> dict[str, Any]:
     """
-    Return columns of messages, and those of ``wanted`` that this module reads.
+    Return columns of messages, and those of ``wanted`` that are stored beside messages.
 
     With a column of groups, the ``visible_at`` of a message that is held back is the time from
     which it may be due, as its score is a day ahead.
@@ -49,10 +61,23 @@ def read_sent_columns(
     Raises:
         NoPermissionError: the user lacks the right to a key of groups or limits that is needed.
     """
-    ids = columns["id"]
+    ids: Sequence[bytes] = columns["id"]
     if not ids:
         return columns
     read: dict[str, Any] = {}
+    if not REASON_COLUMNS.keys().isdisjoint(wanted):
+        read |= parse_reason_columns(server.read_reasons(keys, ids))
+    if "headers" in wanted:
+        read["headers"] = list(map(_read_headers, columns["raw"]))
+    if "track" in wanted:
+        states = server.request([(b"HGET", job_key(keys.zset, id), b"state") for id in ids])
+        read["track"] = [state is not None for state in states]
+    if "state" in wanted:
+        read["state"] = [
+            state
+            for begin in range(0, len(ids), MAX_STATES)
+            for state in server.rsmq.run(find_states(keys, ids[begin : begin + MAX_STATES]))
+        ]
     for record in MESSAGE_RECORDS:
         names = {each.column: each.name for each in record.values}
         if names.keys().isdisjoint(wanted):
@@ -86,6 +111,11 @@ def _read_visible_at(
     return array(
         "d", (min(at, now.get(id) or at) if not count else at for id, at, count in visible)
     )
+
+
+def _read_headers(raw: bytes | None) -> list[tuple[Any, Any]]:
+    headers = {} if raw is None else read_headers(raw)
+    return [(_to_column(name), _to_column(value)) for name, value in headers.items()]
 
 
 def _to_column(value: Any) -> Any:

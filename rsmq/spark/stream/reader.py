@@ -23,7 +23,7 @@ from rsmq.errors import InvalidOption
 from rsmq.spark.connections import get_queue, get_servers, require_queues
 from rsmq.spark.operations.batches import Batch
 from rsmq.spark.read.record_batch import build_arrow_schema, build_record_batch
-from rsmq.spark.read.sent_columns import read_sent_columns
+from rsmq.spark.read.sent_columns import read_facts
 from rsmq.spark.read.source_options import SourceOptions, StreamOptions
 from rsmq.spark.stream.batch_fill import UNLIMITED, BatchLimits
 from rsmq.spark.stream.batches import BatchEvent
@@ -273,7 +273,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
             if columns is not None and columns["id"]:
                 names = self._schema.fieldNames()
-                columns = read_sent_columns(queue.server, queue.keys, columns, names)
+                columns = read_facts(queue.server, queue.keys, columns, names)
                 bodies = self.source.connection.bodies
                 yield build_record_batch(schema, queue.keys, columns, bodies, consumes=True)
 
