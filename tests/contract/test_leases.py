@@ -576,7 +576,7 @@ def test_extension_data_is_removed_with_the_messages(env, keys, remove):
 
 
 def stage(env, keys, part, messages, **options):
-    options = {"largest": 10, "delay_ms": None, "lifetime": DAY, **options}
+    options = {"largest": 10, "lifetime": DAY, **options}
     return env.rsmq.run(stage_messages(Namespace(env.ns), keys, part, messages, **options))
 
 
@@ -609,7 +609,7 @@ def test_staged_messages_are_stored_when_they_are_published(env, keys):
 
 
 def test_a_delay_counts_from_the_publishing(env, keys):
-    stage(env, keys, "w:0:a:0", [b"one"], delay_ms=20_000)
+    stage(env, keys, "w:0:a:0", [b"one"], delay=b"20000")
     before = env.now_ms()
     publish(env, keys, "w:0:a:0")
 

@@ -110,7 +110,7 @@ UNCHANGING = {
     "pop_message": (["{empty}:Q", "{empty}"], ["rsmq"]),
     "pop_messages": (["{empty}:Q", "{empty}"], [9, 9, "rsmq", "1"]),
     "postpone_schedule": (SCHEDULES, ["no", "definition", 1, 9, "1 reason"]),
-    "publish_staged": ([H, Z, "rsmq:q:x:staged"], ["part", ""]),
+    "publish_staged": ([H, Z, "rsmq:q:x:staged", H, H, H, H], ["part", ""]),
     "purge_queue": (["{empty}:Q", "{empty}", "{empty}:x"], []),
     "put_schedule": (SCHEDULES, ["no", "other", "definition", 1, 1, "", 9, ""]),
     "read_message_state": ([H, Z], [NO_ID, "rsmq", WORKERS, "rsmq:x:held:", "q"]),
@@ -153,7 +153,7 @@ UNCHANGING = {
     "settle_leased": ([H, Z], ["", NO_ID, 1]),
     "settle_messages": ([HELD, H, Z], ["token", "extend", "", "q", 1, 1, NO_ID, 5]),
     "stage_messages":
-        ([H, "rsmq:q:x:staged", "rsmq:x:written"], ["write:1:0:0", 1, "", 99_000, b"\x90"]),
+        ([H, "rsmq:q:x:staged", "rsmq:x:written"], ["write:1:0:0", 1, "", 99_000, "", b"\x90"]),
     "store_errors": ([H, Z, "rsmq:q:x:job:" + NO_ID], [NO_ID, 1, ""]),
     "sweep_dead_letters": ([H, Z], ["-inf", 0, 9, "rsmq"]),
     "sweep_expired": ([H, Z], ["-inf", 0, 9, "rsmq"]),

@@ -77,7 +77,6 @@ stream = parse_stream_options
         (stream, "idleWait", "idle_wait", 0.05, {"0.01": 0.01, "60": 60}),
         (stream, "leaseRetention", "lease_retention", 7 * DAY, {"1200": 1200}),
         (sink, "delivery", "is_staged", False, {"Exactly-Once": True, "at-least-once": False}),
-        (sink, "delay", "delay_ms", None, {"0": 0, "1.5": 1500, "": None}),
         (sink, "batchSize", "batch_size", 1000, {"1": 1, "10000": 10_000}),
         (sink, "createQueue", "create_queue", False, {"true": True}),
         (sink, "vt", "vt", 30, {"0": 0}),
@@ -88,7 +87,6 @@ stream = parse_stream_options
         (sink, "messageFormat", "message_format", "column", {"JSON": "json", "msgpack": "msgpack"}),
         (sink, "messageColumn", "message_column", "message", {"value": "value"}),
         (sink, "queueColumn", "queue_column", "queue", {"topic": "topic"}),
-        (sink, "delayColumn", "delay_column", "delay", {"wait": "wait"}),
         (sink, "stagingRetention", "staging_retention", 7 * DAY, {"60": 60}),
     ],
 )  # fmt: skip
@@ -105,8 +103,28 @@ def test_combined_options():
     named = sink({"queue": "q", "delivery": "exactly-once", "writeId": "nightly"})
     assert named.write_id == "nightly"
     json_rows = sink({"queue": "q", "messageFormat": "json"})
-    assert (json_rows.queue_column, json_rows.delay_column) == (None, None)
-    assert sink({"restore": "true"}).delay_column is None
+    assert json_rows.queue_column is None
+
+
+@pytest.mark.parametrize(
+    ("text", "values"), [("0", {"delay": 0}), ("1.5", {"delay": 1.5}), ("", {})]
+)
+def test_the_delay_of_all_rows_is_in_seconds(text, values):
+    assert dict(sink({"queue": "q", "delay": text}).send.values) == values
+
+
+def test_columns_of_sends_have_the_names_of_options_unless_the_row_is_the_message():
+    found = {"delay", "wait", "group"}
+
+    def columns(**options):
+        pairs = sink({"queue": "q", **options}).send.columns_in(found)
+        return {option.name: column for option, column in pairs}
+
+    assert columns() == {"delay": "delay", "group": "group"}
+    assert columns(delayColumn="wait") == {"delay": "wait", "group": "group"}
+    assert columns(messageFormat="json") == {}
+    assert columns(messageFormat="json", delayColumn="wait") == {"delay": "wait"}
+    assert columns(restore="true") == {}
 
 
 def test_queues_are_selected_in_one_of_three_ways():
@@ -263,14 +281,6 @@ def test_invalid_value_is_refused_with_name_rule_and_value(read, options, rule):
         (sink, {"restore": "true", "expires": "9"}, "it does not go with expires."),
         (sink, {"front": "true"}, "Option front: is not for writes: the calls of their tasks"),
         (sink, {"frontColumn": "f"}, "Option frontColumn: is not for writes"),
-        (
-            sink, {"maxRetries": "1", "delivery": "exactly-once"},
-            "Option maxRetries: goes with delivery at-least-once: staged rows have a delay only.",
-        ),
-        (
-            stream_sink, {"groupColumn": "g", "delivery": "exactly-once"},
-            "Option groupColumn: goes with delivery at-least-once",
-        ),
         (sink, {"replace": "true"}, "the message that has the same key. It needs uniqueKey."),
         (sink, {"limitKey": "k"}, "It needs maxRunning or rate."),
         (

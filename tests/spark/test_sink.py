@@ -20,6 +20,7 @@ from rsmq.spark.write import sink
 from rsmq.spark.write.send_columns import column_option_of, option_of
 from rsmq.vocabulary.sends import SPARK, ValueKind
 from tests.contract.test_send_options import OPTIONS
+from tests.scale import WAIT_SECONDS
 from tests.spark.conftest import Crashed, StreamWrite, columns, crash_at_call, pickle_round_trip
 
 TEXT = columns(message="string")
@@ -159,11 +160,11 @@ def test_options_name_the_columns_and_override_them(env, queue, delivery):
         ),
         (
             columns(message="string", delay="double"), {"message": "m", "delay": -1.0},
-            InvalidValue, "Delay in column delay (option delayColumn) must be between 0 and 9",
+            InvalidOption, "Option delayColumn: column delay is wrong in a row: delay must be bet",
         ),
         (
             columns(message="string", delay="double"), {"message": "m", "delay": float("nan")},
-            InvalidValue, "Delay in column delay (option delayColumn) must be between 0 and 9",
+            InvalidOption, "Option delayColumn: column delay is wrong in a row: delay must be bet",
         ),
     ],
 )  # fmt: skip
@@ -209,7 +210,7 @@ def kept(env, queue):
 
 @pytest.mark.parametrize("name", SPARK.options)
 @pytest.mark.parametrize("in_columns", [True, False])
-def test_a_send_option_stores_what_a_client_stores(env, name, in_columns):
+def test_a_send_option_stores_what_a_client_stores(env, delivery, name, in_columns):
     sent, unique = OPTIONS[name], {"dedup_id", "unique_key"}
     as_columns = {each: value for each, value in sent.items() if in_columns or each in unique}
     as_options = {} if in_columns else sent
@@ -225,19 +226,22 @@ def test_a_send_option_stores_what_a_client_stores(env, name, in_columns):
         if each not in unique
     }
     options |= {column_option_of(SPARK.options[each]): each for each in as_columns}
-    env.write(columns(message="string", **schema), **options).run([{"message": "m", **as_columns}])
+    env.write(columns(message="string", **schema), **options, **delivery).run(
+        [{"message": "m", **as_columns}]
+    )
 
     assert env.bodies() == [b"m"]
+    env.raw.delete(env.keys("q").staged)
     assert kept(env, "q") == kept(env, "r")
     (at,), (expected,) = env.scores().values(), env.scores("r").values()
     assert abs(at - expected) < 60_000
 
 
-def test_rows_have_options_of_their_own_and_nulls_those_of_the_write(env, queue):
+def test_rows_have_options_of_their_own_and_nulls_those_of_the_write(env, queue, delivery):
     schema = columns(message="string", tenant="string", key="string", tries="integer")
     env.write(
         schema, groupColumn="tenant", group="rest", uniqueKeyColumn="key", maxRetries=7,
-        maxRetriesColumn="tries",
+        maxRetriesColumn="tries", **delivery,
     ).run(
         [
             {"message": "1", "tenant": "a", "key": "x", "tries": 1},
@@ -254,6 +258,43 @@ def test_rows_have_options_of_their_own_and_nulls_those_of_the_write(env, queue)
         "1": b"1:", "2": b"7:", "4": b"1:",
     }  # fmt: skip
     assert env.raw.hgetall(env.keys("q").unique) == {b"x": found["1"].id.encode()}
+
+
+def test_a_dedup_id_counts_also_for_exactly_once(env, queue, delivery):
+    schema = columns(message="string", event="string")
+    rows = [{"message": "1", "event": "a"}, {"message": "2", "event": None}]
+    for number in range(2):
+        write = env.write(schema, dedupIdColumn="event", dedupWindow=1000, **delivery)
+        write.run([*rows, {"message": "3", "event": f"{number}"}])
+
+    assert sorted(env.bodies()) == [b"1", b"2", b"2", b"3", b"3"]
+    assert env.fields()["totalsent"] == b"5"
+
+
+def test_a_staged_part_with_options_is_published_once_and_announced(env, queue):
+    write = env.write(
+        columns(message="string", tenant="string"), groupColumn="tenant", realtime=True,
+        delivery="exactly-once", writeId="w",
+    )  # fmt: skip
+    result = write.task([{"message": str(n), "tenant": "a"} for n in range(3)])
+    assert env.scores() == {}
+    with env.raw.pubsub() as pubsub:
+        pubsub.subscribe(env.keys().channel)
+        pubsub.get_message(timeout=WAIT_SECONDS)
+        write.commit(result)
+        write.commit(result)
+        assert pubsub.get_message(timeout=WAIT_SECONDS)["data"] == b"3"
+        assert pubsub.get_message(timeout=0) is None
+    assert [each.group for each in env.rsmq.peek_messages("q", 0, 10)] == ["a"] * 3
+    assert env.rsmq.count_messages("q").held_back == 2
+
+
+def test_rows_that_would_expire_before_they_are_visible_are_not_staged(env):
+    env.rsmq.create_queue("q", delay=100)
+    write = env.write(TEXT, expires=50, delivery="exactly-once")
+    with pytest.raises(InvalidValue):
+        write.task(texts("m"))
+    assert staged(env) == []
 
 
 def test_complete_row_leaves_out_the_columns_of_its_send(env, queue):
@@ -275,9 +316,123 @@ def test_complete_row_leaves_out_the_columns_of_its_send(env, queue):
 def test_an_invalid_option_of_a_row_is_refused(env, queue, kind, value, text):
     schema = columns(message="string", tries=kind)
     write = env.write(schema, maxRetriesColumn="tries")
-    with pytest.raises(InvalidValue) as caught:
+    with pytest.raises(InvalidOption) as caught:
         write.task([{"message": "m", "tries": value}])
     assert text in str(caught.value)
+    assert env.scores() == {}
+
+
+@pytest.mark.parametrize(
+    ("rows", "rule"),
+    [
+        ([{"group": ""}, {"group": "x" * 129}, {"group": "a"}],
+         "groupColumn: column group is wrong in 2 rows: Invalid group format"),
+        ([{"group": "a\0b"}], "groupColumn: column group is wrong in a row"),
+        ([{"dedup_id": "a"}, {"dedup_id": ""}],
+         "dedupIdColumn: column dedup_id is wrong in a row: Invalid dedup_id format"),
+        ([{"limit_key": "", "max_running": 1}],
+         "limitKeyColumn: column limit_key is wrong in a row"),
+        ([{"rate": "fast", "group": "a"}] * 3, "rateColumn: column rate is wrong in 3 rows: Inval"),
+        ([{"max_running": 0, "limit_key": "k"}],
+         "column max_running is wrong in a row: max_running must be between 1 and 1000, not 0"),
+        ([{"expires": 1e8}, {"expires": float("nan")}], "column expires is wrong in 2 rows"),
+        ([{"dedup_window": 0, "dedup_id": "x"}], "dedup_window must be between 1 and 9999999"),
+        ([{"limit_key": "k"}, {"limit_key": "k", "rate": "1/s"}],
+         ("limitKeyColumn: column limit_key is wrong in a row: A key has a limit of its own. It "
+         "needs maxRunning or rate.")),
+        ([{"max_running": 2}, {"max_running": 2, "limit_key": "k"}],
+         "maxRunningColumn: column max_running is wrong in a row: "),
+        ([{"group": "a", "limit_key": "k", "max_running": 1}] * 2,
+         ("limitKeyColumn: column limit_key is wrong in 2 rows: A key has a limit of its own. It "
+         "can't be combined with group.")),
+        ([{"replace": True}, {"replace": False}, {"replace": True, "unique_key": "u"}],
+         "replaceColumn: column replace is wrong in a row"),
+    ],
+)  # fmt: skip
+def test_wrong_values_of_columns_are_counted_before_anything_is_sent(
+    env, queue, delivery, rows, rule
+):
+    kinds = {each.name: KINDS[each.kind] for each in SPARK.options.values()}
+    write = env.write(columns(message="string", **kinds), batchSize=1, **delivery)
+    right = {"message": "right"}
+    with pytest.raises(InvalidOption) as caught:
+        write.task([right, *({"message": "m", **row} for row in rows), right])
+    assert rule in str(caught.value)
+    assert env.scores() == {}
+    assert staged(env) == []
+
+
+def test_an_option_of_all_rows_counts_in_the_combinations_of_each_row(env, queue):
+    schema = columns(message="string", group="string")
+    with pytest.raises(InvalidOption, match=r"limitKey: is wrong for a row: .* with group"):
+        env.write(schema, limitKey="k", maxRunning=2).task(
+            [{"message": "1", "group": "a"}, {"message": "2", "group": None}]
+        )
+
+
+def test_columns_with_the_names_of_options_are_taken(env, queue, delivery):
+    schema = columns(
+        message="string", group="string", limit_key="string", max_running="long",
+        max_retries="long", id="string", sent="timestamp",
+    )  # fmt: skip
+    nothing = dict.fromkeys(schema.fieldNames())
+    env.write(schema, **delivery).run(
+        [
+            {**nothing, "message": "1", "group": "a", "id": "old"},
+            {**nothing, "message": "2", "limit_key": "k", "max_running": 3},
+            {**nothing, "message": "3", "max_retries": 4},
+        ]
+    )
+    found = {each.body: each for each in env.rsmq.peek_messages("q", 0, 10)}
+    assert {body: (m.group, m.limit_key, m.max_running) for body, m in found.items()} == {
+        "1": ("a", None, None), "2": (None, "k", 3), "3": (None, None, None),
+    }  # fmt: skip
+    assert env.raw.hgetall(env.keys().limits) == {found["3"].id.encode(): b"4:"}
+    assert "old" not in env.scores()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "hint"),
+    [
+        ("tenant", {}, "a write has message, queue, delay"),
+        ("Group", {}, "did you mean group?"),
+        ("expires_at", {}, "did you mean expires?"),
+        ("state", {}, "a write has"),
+        ("headers", {}, "a write has"),
+        ("group", {"restore": True, "createQueue": True}, None),
+        ("unique_key", {"restore": True}, "a write has message, queue, id"),
+    ],
+)
+def test_an_unknown_column_is_refused_by_name(env, queue, delivery, name, options, hint):
+    schema = columns(message="string", id="string", **{name: "string"})
+    if hint is None:
+        env.write(schema, **options, **delivery)
+        return
+    with pytest.raises(InvalidOption) as caught:
+        env.write(schema, **options, **delivery)
+    assert f"Option ignoreExtraColumns: column {name} is none of a write; {hint}" in str(
+        caught.value
+    )
+    assert "pass ignoreExtraColumns=true" in str(caught.value)
+    write = env.write(schema, **options, **delivery, ignoreExtraColumns=True)
+    write.run([{"message": "m", "id": "0" * 32, name: "x"}])
+    assert env.bodies() == [b"m"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "wanted"),
+    [("group", "long", "string"), ("max_running", "string", "a number"), ("track", "string", "boo"),
+     ("deliver_at", "string", "timestamp"), ("expires", "timestamp", "a number")],
+)  # fmt: skip
+def test_a_column_of_a_wrong_type_is_refused_by_name(env, queue, delivery, name, kind, wanted):
+    with pytest.raises(InvalidOption, match=f"column {name} is .*, and must be {wanted}"):
+        env.write(columns(message="string", **{name: kind}), **delivery)
+
+
+def test_null_messages_are_counted(env, queue):
+    with pytest.raises(MessageNotString) as caught:
+        env.write(TEXT).task(texts(None, "m", None))
+    assert "Column message is null in 2 rows" in caught.value.hint
     assert env.scores() == {}
 
 

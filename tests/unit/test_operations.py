@@ -245,7 +245,7 @@ def test_bodies_too_large_for_redis_are_refused_by_every_operation(monkeypatch):
     keys = NS.queue("q")
     large, small = b"x" * 1001, b"x" * 900
     restored = RestoredMessage("i" * 32, large, None, 0, None)
-    options = {"largest": 0, "delay_ms": None, "lifetime": 60}
+    options = {"largest": 0, "lifetime": 60}
     for build in (
         lambda: send(body=large, codec=BYTES),
         lambda: list(send_raws(keys, [small, large], largest=0, delay=b"", channel=b"")),

@@ -17,7 +17,9 @@ from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass, on_queue
 from rsmq.operations.restore import RestoredMessage, pair_records
 from rsmq.operations.scripts import loader_of
+from rsmq.operations.send_options import SendOptions
 from rsmq.wire.id_arrays import make_joined_suffixes
+from rsmq.wire.ids import make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import large_body_size
 from rsmq.wire.names import decode_name, encode_name
@@ -35,8 +37,9 @@ def stage_messages(
     messages: Sequence[bytes] | Sequence[RestoredMessage],
     *,
     largest: int,
-    delay_ms: int | None,
     lifetime: float,
+    delay: bytes = b"",
+    options: SendOptions | None = None,
 ) -> Operation[bool]:
     """
     Store messages as a part, which no consumer sees until it is published.
@@ -45,8 +48,10 @@ def stage_messages(
         part: the name of the part: write, batch, attempt and number, with colons between.
         messages: bodies to send; or each a ``RestoredMessage``, which keeps id, times and counts.
         largest: the size of the largest body, as ``maxsize`` counts it; 0 is not checked.
-        delay_ms: how long the messages are hidden after publishing; None is the queue's delay.
         lifetime: how long the staged parts of the queue are stored at least, seconds.
+        delay: how long the messages are hidden after publishing, in the format of
+            ``send_message.lua``; empty is the queue's delay.
+        options: the other options of their send, checked; None for none.
 
     Returns:
         False if the batch is decided already: then nothing is stored.
@@ -55,14 +60,18 @@ def stage_messages(
         MessageTooLong: a body is larger than ``maxsize``, or the part larger than a value that
             Redis accepts.
         QueueNotFound: the queue does not exist.
+        InvalidValue: the messages would expire before they are visible.
     """
-    delay = b"" if delay_ms is None else digits(delay_ms)
+    expires = b"" if options is None else options.values.get("expires", b"")
     packed: tuple[Any, ...]
     if messages and isinstance(messages[0], RestoredMessage):
         restored = cast("Sequence[RestoredMessage]", messages)
         rows = [value for message in restored for value in message.row()]
         lists = pair_records((each.id, each.records) for each in restored)
         packed = b"restore", b"", rows, *lists
+    elif options is not None and options.values:
+        suffixes = b"".join(options.mark(make_id_suffixes(len(messages))))
+        packed = delay, suffixes, list(messages), options.pack()
     else:
         packed = delay, make_joined_suffixes(len(messages)), list(messages)
     # A part is one value in Redis, so the largest body that can be staged is a little smaller than
@@ -76,6 +85,7 @@ def stage_messages(
             digits(largest),
             delay,
             digits(round(lifetime * 1000)),
+            expires,
             stored,
         ),
         bool,
@@ -150,7 +160,7 @@ def publish_staged(keys: QueueKeys, part: str, *, realtime: bool) -> Operation[i
     return on_queue(
         keys,
         load("publish_staged"),
-        (keys.hash, keys.zset, keys.staged),
+        (keys.hash, keys.zset, keys.staged, keys.dedup, keys.unique, keys.limits, keys.rates),
         (part.encode(), keys.channel if realtime else b""),
         lambda reply: reply,
     )

@@ -3,8 +3,13 @@
 -- KEYS[1] hash     hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset     sorted set  the queue's message ids
 -- KEYS[3] staged   hash        messages by write, batch, attempt and part: {delay, random characters of
---                              the ids, {body ...}}, or {'restore', '', rows as in fragments/restoring.lua, and for
+--                              the ids, {body ...}, the options as in fragments/packed.lua, if there are
+--                              some}, or {'restore', '', rows as in fragments/restoring.lua, and for
 --                              each of the records in fragments/carried.lua {id, record, id ...}}
+-- KEYS[4] records  hash        sends by dedup_id
+-- KEYS[5] unique   hash        message ids by unique_key
+-- KEYS[6] limits   hash        limits by message id
+-- KEYS[7] rates    sorted set  times by key, as in fragments/rates.lua
 -- ARGV[1] part     string      the name of the part
 -- ARGV[2] channel  string      where to publish the number of messages; '' = nowhere
 --
@@ -23,6 +28,7 @@
 -- @include restoring.lua
 
 local hash, zset, staged = KEYS[1], KEYS[2], KEYS[3]
+local records, unique, limits, rates = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local part, channel = ARGV[1], ARGV[2]
 
 local packed = redis.call('HGET', staged, part)
@@ -32,7 +38,7 @@ elseif packed == '' then
   return 0
 end
 local parts = cmsgpack.unpack(packed)
-local delay, suffixes, messages = unpack(parts)
+local delay, suffixes, messages, options = unpack(parts)
 local us = server_time_us()
 local now, number = math.floor(us / 1000), #messages
 if delay == 'restore' then
@@ -47,6 +53,14 @@ if delay == 'restore' then
   prepare_carried(zset, hash, carried)
   number = restore(hash, zset, messages, 1, digits(now))
   store_carried(zset, hash, carried, now)
+elseif options then
+  -- @include publishing.lua
+  local send = {largest = 0, delay = delay, suffixes = suffixes, channel = channel, arguments = messages, before = 0}
+  local added, refusal = publish_with_options(hash, zset, {records, unique, limits, rates}, send, options, us)
+  if refusal then
+    return refusal
+  end
+  number, channel = added, '' -- they were announced
 else
   local stored, wait = sendable(hash, 0, delay, now) -- sizes were checked when the part was staged
   if not stored then

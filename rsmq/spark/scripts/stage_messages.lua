@@ -6,22 +6,26 @@
 -- KEYS[3] written   hash     the last batch of each write, as in fragments/highest.lua
 -- ARGV[1] part      string   the name of this part: write, batch, attempt and number with colons between
 -- ARGV[2] largest   integer  size of the largest body, as in send_message.lua
--- ARGV[3] delay     integer  ms from publishing until they are visible; '' = the queue's delay
+-- ARGV[3] delay     integer  ms from publishing until they are visible, as in send_message.lua; '' = the queue's delay
 -- ARGV[4] lifetime  integer  ms for which `staged` is stored at least
--- ARGV[5] messages  bytes    as publish_staged.lua reads them
+-- ARGV[5] expires   integer  ms after which the messages expire; '' = never
+-- ARGV[6] messages  bytes    as publish_staged.lua reads them
 --
 -- returns 1; 0 if the batch is decided already
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
 -- source  none in Node
+-- @include time_ms.lua
 -- @include sending.lua
+-- @include limiting.lua
 -- @include lifetime.lua
 -- @include highest.lua
 
 local hash, staged, written = KEYS[1], KEYS[2], KEYS[3]
-local part, largest, delay, lifetime, messages = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local part, largest, delay, lifetime, expires, messages = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
-local stored, refusal = sendable(hash, largest, delay)
-if not stored then
+local stored, wait = sendable(hash, largest, delay, server_time_ms())
+local refusal = stored and refusal_of_expiry(wait, expires) or not stored and wait
+if refusal then
   return refusal
 end
 local write, batch = string.match(part, '^(.*):(%d+):[^:]*:[^:]*$')

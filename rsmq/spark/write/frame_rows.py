@@ -5,9 +5,10 @@ The conversion of rows in Spark's record batches to messages.
 from __future__ import annotations
 
 import base64
+import difflib
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -28,9 +29,16 @@ from pyspark.sql.types import (
 from rsmq.errors import InvalidFormat, InvalidOption, MessageNotString, show
 from rsmq.operations.restore import RestoredMessage
 from rsmq.spark.read.sent_columns import SENT_COLUMNS
-from rsmq.spark.write.send_columns import LabelledRow, column_types, to_value
+from rsmq.spark.write.send_columns import (
+    LabelledRow,
+    check_values,
+    column_option_of,
+    column_type,
+    format_rows,
+    to_value,
+)
 from rsmq.spark.write.sink_options import SinkOptions
-from rsmq.vocabulary.sends import SendOption, ValueKind
+from rsmq.vocabulary.sends import SPARK, ValueKind
 from rsmq.vocabulary.stored import MESSAGE_RECORDS
 from rsmq.wire.ids import check_id, may_have_group
 from rsmq.wire.limits import utf16_length
@@ -60,12 +68,18 @@ class Destination:
     values: tuple[tuple[str, Any], ...]
 
 
+#: Columns of a message that was read, of which a new message has its own, or another column.
+_OF_THE_MESSAGE_READ = (
+    "ns", "queue", "id", "message", "raw", "sent", "first_received", "receive_count", "visible_at",
+)  # fmt: skip
+
+
 def check_columns(schema: StructType, options: SinkOptions) -> None:
     """
-    Check that a write has the columns that its options need.
+    Check that a write has the columns that its options need, and no others.
 
     Raises:
-        InvalidOption: a column is missing or has another type.
+        InvalidOption: a column is missing, has another type, or is none of a write.
     """
     types = {field.name: field.dataType for field in schema.fields}
     if options.message_format == "column":
@@ -81,14 +95,33 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
                 f"{', '.join(types)}.",
             )
         _check_column(types, "queueColumn", options.queue_column, (StringType,))
-    for option, column, kind in column_types(options.send):
-        if column in types or (option, column) != ("delayColumn", "delay"):
-            _check_column(types, option, column, (kind,))
+    of_send = {SPARK.options[name]: column for name, column in options.send.columns.items()}
+    for option, column in {**of_send, **dict(options.send.columns_in(types))}.items():
+        _check_column(types, column_option_of(option), column, (column_type(option),))
     if options.restore:
         _check_column(types, "restore", "id", (StringType,))
         for name, kind in _RESTORED_COLUMNS.items():
             if name in types:
                 _check_column(types, "restore", name, (kind,))
+    if options.message_format == "column" and not options.ignore_extra:
+        _refuse_extra_columns(types, options)
+
+
+def _refuse_extra_columns(types: Iterable[str], options: SinkOptions) -> None:
+    own = [options.message_column, options.queue_column or ""]
+    own += _RESTORED_COLUMNS if options.restore else SPARK.options
+    known = {*own, *options.send.columns.values(), *_OF_THE_MESSAGE_READ}
+    for name in types:
+        if name not in known:
+            near = difflib.get_close_matches(name.lower(), own, 1, 0.75)
+            hint = f"did you mean {near[0]}?" if near else f"a write has {', '.join(own)}."
+            raise InvalidOption(
+                "ignoreExtraColumns",
+                f"column {name} is none of a write; {hint} Name the column that has the values of "
+                "an option by the option with Column at its end, as in groupColumn; or drop it; "
+                "or pass ignoreExtraColumns=true, which leaves out all such columns.",
+                value=name,
+            )
 
 
 def _check_column(
@@ -113,53 +146,58 @@ def build_messages(options: SinkOptions, batch: Any) -> Iterator[tuple[Destinati
     """
     Yield the messages of a record batch in order, in lists of one destination.
 
-    A message is its body as bytes, or a ``RestoredMessage``.
+    A message is its body as bytes, a ``LabelledRow``, or a ``RestoredMessage``. All rows are
+    checked before the first message is yielded.
 
     Raises:
         MessageNotString: a message is null.
-        InvalidOption: a queue, or an id of a restore, is null.
+        InvalidOption: a queue, or an id of a restore, is null; or a value of an option is not
+            valid. The error names the column, the number of rows and the rule.
         InvalidFormat: the name of a queue, or an id, is not valid.
-        InvalidValue: a delay is out of range.
     """
     messages = _build_bodies(options, batch)
     columns = options.send.columns_in(batch.schema.names)
-    labels = [batch.column(name).to_pylist() for option, name in columns if option.of_message]
-    if labels:
-        rows = zip(messages, *labels, strict=True)
-        messages = [LabelledRow(raw, tuple(own)) for raw, *own in rows]
-    shared = [each for each in columns if not each[0].of_message]
-    values = [batch.column(name).to_pylist() for _, name in shared]
+    own = [batch.column(name).to_pylist() for _, name in columns]
+    check_values(options.send, columns, own)
     queues = [options.queue] * len(messages)
     if options.queue is None and options.queue_column is not None:
         queues = batch.column(options.queue_column).to_pylist()
-    elif not shared:
-        yield Destination(options.queue or "", options.send.values), messages
+        _check_queues(options, queues)
+    pairs = list(zip(columns, own, strict=True))
+    labels = [values for (option, _), values in pairs if option.of_message]
+    if labels:
+        rows = zip(messages, *labels, strict=True)
+        messages = [LabelledRow(raw, tuple(own)) for raw, *own in rows]
+    shared = [each for each in pairs if not each[0][0].of_message]
+    if options.queue is not None and not shared:
+        yield Destination(options.queue, options.send.values), messages
         return
     destinations: dict[tuple[Any, ...], Destination] = {}
-    for message, *key in zip(messages, queues, *values, strict=True):
-        row_destination = destinations.get(tuple(key))
+    of_rows = zip(queues, *(values for _, values in shared), strict=True)
+    for message, key in zip(messages, of_rows, strict=True):
+        row_destination = destinations.get(key)
         if row_destination is None:
-            row_destination = _build_destination(options, shared, *key)
-            destinations[tuple(key)] = row_destination
+            name, *row = key
+            of_row = {
+                option.name: to_value(option, value)
+                for ((option, _), _), value in zip(shared, row, strict=True)
+                if value is not None
+            }
+            values = {**dict(options.send.values), **of_row}
+            row_destination = destinations[key] = Destination(name, tuple(values.items()))
         yield row_destination, [message]
 
 
-def _build_destination(
-    options: SinkOptions, columns: Sequence[tuple[SendOption, str]], name: Any, *values: Any
-) -> Destination:
-    if not name:
-        raise InvalidOption(
-            "queueColumn",
-            f"column {options.queue_column} is null in a row: each row must say its queue, or "
-            "the option queue all rows'.",
-        )
-    options.connection.namespaces[0].queue(name)  # raises InvalidFormat
-    of_row = {
-        option.name: to_value(option, column, value)
-        for (option, column), value in zip(columns, values, strict=True)
-        if value is not None
-    }
-    return Destination(name, tuple({**dict(options.send.values), **of_row}.items()))
+def _check_queues(options: SinkOptions, queues: Sequence[str | None]) -> None:
+    for name in set(queues):
+        if not name:
+            column, number = options.queue_column, sum(not each for each in queues)
+            raise InvalidOption(
+                "queueColumn",
+                f"column {column} is null in {format_rows(number)}: each row must say its queue, "
+                "or the option queue all rows'.",
+            )
+        options.connection.namespaces[0].queue(name)  # raises InvalidFormat
 
 
 def _build_bodies(options: SinkOptions, batch: Any) -> list[Any]:
@@ -170,8 +208,8 @@ def _build_bodies(options: SinkOptions, batch: Any) -> list[Any]:
     raws: list[bytes] = column.cast(pa.binary()).to_pylist()
     if column.null_count:
         raise MessageNotString(
-            hint=f"Column {options.message_column} is null in a row. Filter such rows out, or "
-            "give them a message."
+            hint=f"Column {options.message_column} is null in {format_rows(column.null_count)}. "
+            "Filter such rows out, or give them a message."
         )
     return _build_restored(batch, raws) if options.restore else raws
 
@@ -182,8 +220,8 @@ def _build_restored(batch: Any, raws: list[bytes]) -> list[RestoredMessage]:
         return convert(batch.column(name)) if has_column else [None] * len(raws)
 
     ids = read("id", lambda column: column.to_pylist())
-    if None in ids:
-        raise InvalidOption("restore", "column id is null in a row.")
+    if number := ids.count(None):
+        raise InvalidOption("restore", f"column id is null in {format_rows(number)}.")
 
     def read_values(name: str) -> list[Any]:
         return read(name, lambda column: column.to_pylist())

@@ -7,14 +7,16 @@ They follow from the table of options: an option ``max_retries`` is ``maxRetries
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql.types import BooleanType, DataType, NumericType, StringType, TimestampType
 
-from rsmq.errors import InvalidCombination, InvalidFormat, InvalidOption
+from rsmq.errors import InvalidCombination, InvalidFormat, InvalidOption, InvalidValue
+from rsmq.errors.printable import format_count
 from rsmq.operations.send_options import SendOptions, check_send
 from rsmq.spark.option_reader import OptionReader, option_words
 from rsmq.vocabulary.sends import (
@@ -25,8 +27,8 @@ from rsmq.vocabulary.sends import (
     ValueKind,
     check_combinations,
 )
-from rsmq.wire.groups import parse_rate
-from rsmq.wire.limits import to_milliseconds
+from rsmq.wire.groups import check_group, make_limit_group, parse_rate
+from rsmq.wire.limits import check_label, check_whole_number, to_milliseconds
 
 #: The type of a column, by the kind of its option.
 _TYPES: Mapping[ValueKind, type[DataType]] = {
@@ -71,17 +73,22 @@ class SendColumns:
 
     Attributes:
         values: those for all rows, by the names of ``send_message``; pairs.
-        columns: the columns that have those of rows, by the names of ``send_message``.
+        columns: the columns that options name for those of rows, by the names of ``send_message``.
+        takes_names: whether a column with the name of an option has its values too, unless an
+            option names another column.
     """
 
     values: tuple[tuple[str, Any], ...]
     columns: Mapping[str, str]
+    takes_names: bool
 
-    def columns_in(self, names: Iterable[str]) -> list[tuple[SendOption, str]]:
+    def columns_in(self, names: Collection[str]) -> list[tuple[SendOption, str]]:
         """Return the options with columns that a frame has, and these columns."""
-        found = set(names)
-        named = [(each, self.columns.get(each.name)) for each in _OPTIONS]
-        return [(option, column) for option, column in named if column in found and column]
+        found = [
+            (each, self.columns.get(each.name, each.name if self.takes_names else ""))
+            for each in _OPTIONS
+        ]
+        return [(option, column) for option, column in found if column in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +105,15 @@ class LabelledRow:
     labels: tuple[str | None, ...]
 
 
-def read_send_columns(
-    reader: OptionReader, *, has_delay_column: bool, is_staged: bool
-) -> SendColumns:
+def read_send_columns(reader: OptionReader, *, takes_names: bool) -> SendColumns:
     """
     Return the send options of a write.
 
     Args:
-        has_delay_column: whether a column ``delay`` has the delays, if no option names another one.
-        is_staged: whether the delivery is exactly once, which stores a delay only.
+        takes_names: as of ``SendColumns``.
 
     Raises:
-        InvalidOption: a value is invalid, an option lacks one that it needs, or it does not go with
-            the delivery.
+        InvalidOption: a value is invalid, or an option lacks one that it needs.
     """
     values = {}
     for option in _OPTIONS:
@@ -122,12 +125,6 @@ def read_send_columns(
         for each in _OPTIONS
         if (column := reader.read_text(column_option_of(each))) is not None
     }
-    for option in _OPTIONS:
-        if is_staged and option.name != "delay" and option.name in {**values, **columns}:
-            name = option_of(option) if option.name in values else column_option_of(option)
-            raise InvalidOption(
-                name, "goes with delivery at-least-once: staged rows have a delay only."
-            )
     # A column counts as passed, and may have no value that excludes another one.
     unknown: dict[str, Any] = {
         name: [] if SPARK.options[name].of_message else None for name in columns
@@ -142,9 +139,7 @@ def read_send_columns(
         raise InvalidOption(name, error.hint_in(option_words)) from None
     except InvalidFormat as error:
         raise InvalidOption("rate", error.in_words(option_words)) from None
-    if has_delay_column:
-        columns.setdefault("delay", "delay")
-    return SendColumns(tuple(values.items()), columns)
+    return SendColumns(tuple(values.items()), columns, takes_names)
 
 
 def _read_value(reader: OptionReader, option: SendOption) -> Any:
@@ -166,28 +161,109 @@ def _read_value(reader: OptionReader, option: SendOption) -> Any:
     return text
 
 
-def column_types(send: SendColumns) -> Iterable[tuple[str, str, type[DataType]]]:
-    """Yield the option that names a column, the column, and its type."""
-    for option in _OPTIONS:
-        if (column := send.columns.get(option.name)) is not None:
-            yield column_option_of(option), column, _TYPES[option.kind]
+def column_type(option: SendOption) -> type[DataType]:
+    """Return the type of a column with the values of an option."""
+    return _TYPES[option.kind]
 
 
-def to_value(option: SendOption, column: str, value: Any) -> Any:
-    """
-    Return the value of a row as ``send_message`` takes it.
-
-    Raises:
-        InvalidValue: seconds are out of range.
-    """
+def to_value(option: SendOption, value: Any) -> Any:
+    """Return the value of a row as ``send_message`` takes it."""
     if option.kind is ValueKind.WHOLE_NUMBER:
         number = float(value)
         return int(number) if number.is_integer() else number
-    if option.kind is not ValueKind.SECONDS:
-        return value
-    title = option.name.replace("_", " ").capitalize()
-    item = f"{title} in column {column} (option {column_option_of(option)})"
-    return to_milliseconds(item, float(value)) / 1000
+    return float(value) if option.kind is ValueKind.SECONDS else value
+
+
+def format_rows(number: int) -> str:
+    """Return a number of rows for people, as in "a row" or "1,000 rows"."""
+    return "a row" if number == 1 else format_count(number, "row")
+
+
+def check_values(
+    send: SendColumns, columns: Sequence[tuple[SendOption, str]], values: Sequence[Sequence[Any]]
+) -> None:
+    """
+    Check the values of rows, and that each row has the options that its options need.
+
+    Args:
+        columns: the options that have columns, and these columns.
+        values: the values of each column; None is not passed.
+
+    Raises:
+        InvalidOption: some rows are not valid; the error names the column, their number and the
+            rule.
+    """
+    for (option, column), own in zip(columns, values, strict=True):
+        wrong, rule = 0, ""
+        for value, number in Counter(own).items():
+            try:
+                _check_value(option, value)
+            except (InvalidFormat, InvalidValue) as error:
+                wrong, rule = wrong + number, rule or str(error)
+        if wrong:
+            raise _make_wrong_rows(option, column, wrong, rule)
+    options = [
+        *(option for option, _ in columns),
+        *(SPARK.options[name] for name, _ in send.values),
+    ]
+    if columns and any(option.needs or option.excludes for option in options):
+        _check_combinations(send, columns, values)
+
+
+def _check_combinations(
+    send: SendColumns, columns: Sequence[tuple[SendOption, str]], values: Sequence[Sequence[Any]]
+) -> None:
+    passed = {name: set(range(len(values[0]))) for name, _ in send.values}
+    for (option, _), own in zip(columns, values, strict=True):
+        rows = {at for at, value in enumerate(own) if value is not None and value != option.default}
+        passed[option.name] = passed.get(option.name, set()) | rows
+    for option in _OPTIONS:
+        rows = passed.get(option.name, set())
+        wrong: list[tuple[set[int], dict[str, Any]]] = [
+            (rows.difference(*(passed.get(name, ()) for name in one_of)), {"needs": (one_of,)})
+            for one_of in option.needs
+        ]
+        wrong += [
+            (rows & passed.get(name, set()), {"excludes": (name,)}) for name in option.excludes
+        ]
+        for of_rule, rule in wrong:
+            if of_rule:
+                error = InvalidCombination(option.name, value=None, reason=option.reason, **rule)
+                raise _make_wrong_combination(option, dict(columns), len(of_rule), error)
+
+
+def _check_value(option: SendOption, value: Any) -> None:
+    low, high = option.low or 0, option.high or 0
+    if value is None:
+        return
+    if option.kind is ValueKind.WHOLE_NUMBER:
+        check_whole_number(option.name, to_value(option, value), int(low), int(high))
+    elif option.kind is ValueKind.SECONDS:
+        if to_milliseconds(option.name, float(value)) < low * 1000:
+            raise InvalidValue(option.name, low, high, value=value)
+    elif option.kind is ValueKind.RATE:
+        parse_rate(value)
+    elif option.name == "group":
+        check_group(value)
+    elif option.name == "limit_key":
+        make_limit_group(value, 0)
+    elif option.kind is ValueKind.LABEL:
+        check_label(option.name, value)
+
+
+def _make_wrong_rows(option: SendOption, column: str, number: int, rule: str) -> InvalidOption:
+    return InvalidOption(
+        column_option_of(option), f"column {column} is wrong in {format_rows(number)}: {rule}"
+    )
+
+
+def _make_wrong_combination(
+    option: SendOption, columns: Mapping[SendOption, str], number: int, error: InvalidCombination
+) -> InvalidOption:
+    rule = error.hint_in(option_words)
+    if option in columns:
+        return _make_wrong_rows(option, columns[option], number, rule)
+    return InvalidOption(option_of(option), f"is wrong for {format_rows(number)}: {rule}")
 
 
 def check_rows(

@@ -32,7 +32,8 @@ from rsmq.wire.limits import (
 
 SINK_OPTIONS = (
     "queue", "delivery", "batchSize", "createQueue", "vt", "maxsize", "enforceMaxSize",
-    "realtime", "restore", "messageFormat", "messageColumn", "queueColumn", *SEND_SINK_OPTIONS,
+    "realtime", "restore", "messageFormat", "messageColumn", "queueColumn",
+    "ignoreExtraColumns", *SEND_SINK_OPTIONS,
     "writeId", "stagingRetention",
 )  # fmt: skip
 
@@ -59,6 +60,7 @@ class SinkOptions:
         message_format: the source of the body: a column, or the complete row as JSON or msgpack.
         message_column: the column with the body.
         queue_column: the column with the queue of each row.
+        ignore_extra: whether columns that a write does not have are left out.
         write_id: the name under which a batch write is done only once; None generates one.
         staging_retention: how long staged messages and decisions are kept, seconds.
     """
@@ -77,19 +79,9 @@ class SinkOptions:
     message_format: Literal["column", "json", "msgpack"]
     message_column: str
     queue_column: str | None
+    ignore_extra: bool
     write_id: str | None
     staging_retention: float
-
-    @property
-    def delay_ms(self) -> int | None:
-        """How long messages are hidden, milliseconds; None is the queue's delay."""
-        delay = dict(self.send.values).get("delay")
-        return None if delay is None else round(delay * 1000)
-
-    @property
-    def delay_column(self) -> str | None:
-        """The column with the delay of each row, seconds."""
-        return self.send.columns.get("delay")
 
 
 def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
@@ -137,9 +129,7 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
         connection=connection,
         queue=None if queue is None else check_queue_name(connection.namespaces, "queue", queue),
         is_staged=is_staged,
-        send=read_send_columns(
-            reader, has_delay_column=has_body_column and not restore, is_staged=is_staged
-        ),
+        send=read_send_columns(reader, takes_names=has_body_column and not restore),
         batch_size=reader.read_integer("batchSize", 1000, 1, MAX_BATCH),
         create_queue=reader.read_flag("createQueue", default=False),
         vt=reader.read_integer("vt", DEFAULT_VT, 0, MAX_SECONDS),
@@ -150,6 +140,7 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
         message_format=message_format,
         message_column=reader.read_text("messageColumn") or "message",
         queue_column=reader.read_text("queueColumn") or ("queue" if has_body_column else None),
+        ignore_extra=reader.read_flag("ignoreExtraColumns", default=False),
         write_id=write_id,
         staging_retention=reader.read_seconds("stagingRetention", _WEEK_SECONDS, 60, MAX_SECONDS),
     )

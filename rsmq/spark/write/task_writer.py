@@ -156,6 +156,10 @@ class TaskWriter:
         largest = 0
         if options.enforce_maxsize:
             largest = measure_largest(raws, is_text=self._is_text)
+        delay, checked = b"", None
+        if not options.restore:
+            delay, checked = check_rows(values, self._own, messages)
+            messages = raws
         if options.is_staged:
             parts = self._parts.setdefault(keys.name, [])
             part = f"{self._write}:{self._batch}:{self._attempt}:{len(parts)}"
@@ -166,8 +170,9 @@ class TaskWriter:
                     part,
                     messages,
                     largest=largest,
-                    delay_ms=round(values["delay"] * 1000) if "delay" in values else None,
                     lifetime=options.staging_retention,
+                    delay=delay,
+                    options=checked,
                 )
             )
             if is_staged:  # else another attempt has won, or an earlier run was interrupted
@@ -175,7 +180,6 @@ class TaskWriter:
         elif options.restore:
             rsmq.run(restore_messages(keys, messages, largest=largest, realtime=options.realtime))
         else:
-            delay, checked = check_rows(values, self._own, messages)
             rsmq.run_steps(
                 send_raws(
                     keys,
