@@ -80,11 +80,11 @@ def test_the_dashboard_asks_for_metrics_that_exist():
 
 
 @pytest.mark.skipif(
-    not SOAK, reason="promtool is in a large package: scripts/soak alerts installs it"
+    not SOAK, reason="promtool is in a large package: scripts/soak operations installs it"
 )
 def test_promtool_accepts_the_rules_and_they_fire():
     promtool = shutil.which("promtool")
-    assert promtool, "promtool is missing: scripts/soak alerts installs it"
+    assert promtool, "promtool is missing: scripts/soak operations installs it"
     for command in (
         ["check", "rules", KIT / "prometheus" / "alerts.yaml"],
         ["test", "rules", Path(__file__).with_name("alerts_test.yaml")],
