@@ -27,6 +27,7 @@ NAMES = {
     "AsyncConsumer": "Consumer",
     "AsyncFlowHandle": "FlowHandle",
     "AsyncJobHandle": "JobHandle",
+    "AsyncMapJobs": "MapJobs",
     "AsyncPartitions": "Partitions",
     "AsyncProcessing": "Processing",
     "AsyncRSMQ": "RSMQ",

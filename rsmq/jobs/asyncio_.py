@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
 
 from rsmq.codecs.type_variables import R_co
 from rsmq.errors import InvalidFormat, JobNotFound, JobNotTracked, show
@@ -15,9 +16,11 @@ from rsmq.jobs.before_wait import check_wait
 from rsmq.jobs.operations import MAX_READ, cancel_job, find_jobs, read_jobs
 from rsmq.jobs.status import (
     CancelResult,
+    FollowingJob,
     JobState,
     JobStatus,
     ReportedProgress,
+    find_following,
     find_status,
     lost_job,
     return_unchanged,
@@ -30,6 +33,7 @@ from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import check_duration, check_whole_number
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 #: Maximum number of jobs that a list has.
 MAX_JOBS = 10_000
@@ -53,6 +57,7 @@ class AsyncJobHandle(AwaitsResult[R_co]):
         decode: converts the JSON of the result, as for ``JobStatus``.
         is_tracked: False if it is known to have no record.
         ended: its status if it was called without a message, as in ``Tasks.immediate``; else None.
+        follow: returns the handle on the job that follows it; None makes one without its types.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class AsyncJobHandle(AwaitsResult[R_co]):
         is_tracked: bool = True,
         ended: JobStatus[R_co] | None = None,
         only_reads: bool = False,
+        follow: Callable[[FollowingJob], AsyncJobHandle[Any]] | None = None,
     ) -> None:
         """
         Make it; nothing is read. The clients and ``Tasks`` call this.
@@ -80,7 +86,9 @@ class AsyncJobHandle(AwaitsResult[R_co]):
         self.only_reads = only_reads
         self.decode = decode
         self.is_tracked = is_tracked
-        self.ended: JobStatus[R_co] | None = ended or find_status(qname, id)
+        self.follow = follow
+        kept = find_status(qname, id)
+        self.ended: JobStatus[R_co] | None = ended or (kept and replace(kept, decode=decode))
 
     async def status(self) -> JobStatus[R_co]:
         """
@@ -127,6 +135,28 @@ class AsyncJobHandle(AwaitsResult[R_co]):
         """
         [status] = await wait_for_jobs([self], timeout)
         return status.result()
+
+    async def following(
+        self,
+        timeout: float | None = None,
+    ) -> AsyncJobHandle[Any]:
+        """
+        Wait until it has succeeded, and return the job of the task that its ``then`` has sent.
+
+        That job may be waiting, and may have a following one, so the end of a chain is awaited by
+        ``following`` of each step and ``result`` of the last one.
+
+        Args:
+            timeout: seconds, from 0; None waits forever.
+
+        Raises:
+            NotPossible: no task has followed it.
+            The errors of ``result``.
+        """
+        place = find_following(await wait_for_jobs([self], timeout))
+        if self.follow is not None:
+            return self.follow(place)
+        return AsyncJobHandle(self.client, place.queue, place.id, only_reads=self.only_reads)
 
     async def progress(self) -> ReportedProgress | None:
         """
@@ -184,6 +214,49 @@ class AsyncJobHandle(AwaitsResult[R_co]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.queue!r}, {self.id!r})"
+
+
+class AsyncMapJobs(list[AsyncJobHandle[T]], Generic[T, U]):
+    """The jobs of ``Tasks.map``, in the order of its items."""
+
+    def __init__(
+        self,
+        jobs: Iterable[AsyncJobHandle[T]],
+        follow: Callable[[FollowingJob], AsyncJobHandle[U]],
+        last: AsyncJobHandle[U] | None = None,
+    ) -> None:
+        """
+        Make it; ``Tasks`` calls this.
+
+        Args:
+            jobs: the jobs.
+            follow: returns the handle on the job after them.
+            last: that handle, if the job was sent already.
+        """
+        super().__init__(jobs)
+        self._follow, self._last = follow, last
+
+    async def following(
+        self,
+        timeout: float | None = None,
+    ) -> AsyncJobHandle[U]:
+        """
+        Wait until all have succeeded, and return the job of the task that was sent after them.
+
+        It reads them as ``wait_for_jobs`` does. Once all have ended, one that has failed is an
+        error, though ``then`` is still sent after a redrive.
+
+        Args:
+            timeout: seconds, from 0; None waits forever.
+
+        Raises:
+            JobNotTracked: the task of the items has no ``track=True``.
+            NotPossible: no task has followed them.
+            The errors of ``result`` of a job, of the first one that has not succeeded.
+        """
+        if self._last is not None:
+            return self._last
+        return self._follow(find_following(await wait_for_jobs(self, timeout)))
 
 
 async def _read(jobs: Sequence[AsyncJobHandle[T]]) -> list[JobStatus[T]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from rsmq.jobs.status import CancelResult, JobState, JobStatus, ReportedProgress
+from rsmq.jobs.status import CancelResult, FollowingJob, JobState, JobStatus, ReportedProgress
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.scripts import loader_of
@@ -40,6 +40,7 @@ class JobRecord:
         cancel: Unix ms of the call that asked to cancel it; None if none has, or it has ended.
         done, total, text: its progress.
         ttl: ms for which it lives after its end, if that is not an hour.
+        following: id and queue of the message that its ``then`` has sent.
     """
 
     state: bytes
@@ -55,6 +56,7 @@ class JobRecord:
     total: bytes | None
     text: bytes | None
     ttl: bytes | None
+    following: bytes | None
 
     def to_status(self, queue: str, id: str, decode: Callable[[Any], T]) -> JobStatus[T]:
         """Return it as the clients return it."""
@@ -81,6 +83,9 @@ class JobRecord:
             self.cancel is not None,
             ttl if state in {JobState.SUCCEEDED, JobState.FAILED} else None,
             self.stored is not None,
+            None
+            if self.following is None
+            else FollowingJob(*reversed(decode_name(self.following).split(" ", 1))),
         )
 
 

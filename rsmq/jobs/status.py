@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Generic
 
 from rsmq.codecs.type_variables import R_co
-from rsmq.errors import JobCancelled, JobExpired, JobFailed, JobNotEnded
+from rsmq.errors import JobCancelled, JobExpired, JobFailed, JobNotEnded, NotPossible
 from rsmq.wire.jobs import ENDS
 
 
@@ -97,6 +97,20 @@ class ReportedProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class FollowingJob:
+    """
+    The job of a task that followed another one.
+
+    Attributes:
+        queue: the name of its queue.
+        id: the id of its message.
+    """
+
+    queue: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus(Generic[R_co]):
     """
     The state of a tracked message.
@@ -117,6 +131,8 @@ class JobStatus(Generic[R_co]):
         result_ttl: seconds for which its record lives after its end, as its worker has stored it;
             None if no worker has ended it.
         is_tracked: whether it has a record. Without one, ``state`` is what the message shows.
+        following: the job of the task that its ``then`` has sent; of the last message of a map that
+            has returned, the one after the map. None if none was sent.
     """
 
     queue: str
@@ -133,6 +149,7 @@ class JobStatus(Generic[R_co]):
     is_cancelling: bool = False
     result_ttl: float | None = None
     is_tracked: bool = True
+    following: FollowingJob | None = None
 
     @property
     def is_ended(self) -> bool:
@@ -149,6 +166,16 @@ class JobStatus(Generic[R_co]):
             JobExpired: its message is gone, and no outcome is known.
             JobNotEnded: it has not ended.
         """
+        self.check_succeeded()
+        return self.decode(json.loads(self.raw_result or b"null"))
+
+    def check_succeeded(self) -> None:
+        """
+        Check that the handler has returned.
+
+        Raises:
+            The errors of ``result``.
+        """
         if self.state is JobState.FAILED:
             raise JobFailed(self.queue, self.id, self.error or "")
         if self.state is JobState.CANCELLED:
@@ -157,13 +184,33 @@ class JobStatus(Generic[R_co]):
             raise JobExpired(self.queue, self.id)
         if not self.is_ended:
             raise self.not_ended(0)
-        return self.decode(json.loads(self.raw_result or b"null"))
 
     def not_ended(self, seconds: float) -> JobNotEnded:
         """Return the error of a call that has waited for so many seconds."""
         return JobNotEnded(
             self.queue, self.id, seconds, self.state, self.attempt, is_tracked=self.is_tracked
         )
+
+
+def find_following(statuses: Iterable[JobStatus[Any]]) -> FollowingJob:
+    """
+    Return the job that followed one of these, all of which have succeeded.
+
+    Raises:
+        The errors of ``JobStatus.result``: one of them has not succeeded.
+        NotPossible: no job followed.
+    """
+    found, last = None, None
+    for last in statuses:
+        last.check_succeeded()
+        found = last.following or found
+    if found is None:
+        raise NotPossible(
+            "No task has followed the job",
+            value=last and last.id,
+            hint="It was sent without then=, or a worker of an earlier version has ended it.",
+        )
+    return found
 
 
 def lost_job(queue: str, id: str) -> JobStatus[Any]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
 
 from rsmq.codecs.type_variables import R_co
 from rsmq.errors import InvalidFormat, JobNotFound, JobNotTracked, show
@@ -16,9 +17,11 @@ from rsmq.jobs.before_wait import check_wait
 from rsmq.jobs.operations import MAX_READ, cancel_job, find_jobs, read_jobs
 from rsmq.jobs.status import (
     CancelResult,
+    FollowingJob,
     JobState,
     JobStatus,
     ReportedProgress,
+    find_following,
     find_status,
     lost_job,
     return_unchanged,
@@ -31,6 +34,7 @@ from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import check_duration, check_whole_number
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 #: Maximum number of jobs that a list has.
 MAX_JOBS = 10_000
@@ -54,6 +58,7 @@ class JobHandle(BlocksForResult[R_co]):
         decode: converts the JSON of the result, as for ``JobStatus``.
         is_tracked: False if it is known to have no record.
         ended: its status if it was called without a message, as in ``Tasks.immediate``; else None.
+        follow: returns the handle on the job that follows it; None makes one without its types.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class JobHandle(BlocksForResult[R_co]):
         is_tracked: bool = True,
         ended: JobStatus[R_co] | None = None,
         only_reads: bool = False,
+        follow: Callable[[FollowingJob], JobHandle[Any]] | None = None,
     ) -> None:
         """
         Make it; nothing is read. The clients and ``Tasks`` call this.
@@ -81,7 +87,9 @@ class JobHandle(BlocksForResult[R_co]):
         self.only_reads = only_reads
         self.decode = decode
         self.is_tracked = is_tracked
-        self.ended: JobStatus[R_co] | None = ended or find_status(qname, id)
+        self.follow = follow
+        kept = find_status(qname, id)
+        self.ended: JobStatus[R_co] | None = ended or (kept and replace(kept, decode=decode))
 
     def status(self) -> JobStatus[R_co]:
         """
@@ -128,6 +136,28 @@ class JobHandle(BlocksForResult[R_co]):
         """
         [status] = wait_for_jobs([self], timeout)
         return status.result()
+
+    def following(
+        self,
+        timeout: float | None = None,
+    ) -> JobHandle[Any]:
+        """
+        Wait until it has succeeded, and return the job of the task that its ``then`` has sent.
+
+        That job may be waiting, and may have a following one, so the end of a chain is awaited by
+        ``following`` of each step and ``result`` of the last one.
+
+        Args:
+            timeout: seconds, from 0; None waits forever.
+
+        Raises:
+            NotPossible: no task has followed it.
+            The errors of ``result``.
+        """
+        place = find_following(wait_for_jobs([self], timeout))
+        if self.follow is not None:
+            return self.follow(place)
+        return JobHandle(self.client, place.queue, place.id, only_reads=self.only_reads)
 
     def progress(self) -> ReportedProgress | None:
         """
@@ -185,6 +215,49 @@ class JobHandle(BlocksForResult[R_co]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.queue!r}, {self.id!r})"
+
+
+class MapJobs(list[JobHandle[T]], Generic[T, U]):
+    """The jobs of ``Tasks.map``, in the order of its items."""
+
+    def __init__(
+        self,
+        jobs: Iterable[JobHandle[T]],
+        follow: Callable[[FollowingJob], JobHandle[U]],
+        last: JobHandle[U] | None = None,
+    ) -> None:
+        """
+        Make it; ``Tasks`` calls this.
+
+        Args:
+            jobs: the jobs.
+            follow: returns the handle on the job after them.
+            last: that handle, if the job was sent already.
+        """
+        super().__init__(jobs)
+        self._follow, self._last = follow, last
+
+    def following(
+        self,
+        timeout: float | None = None,
+    ) -> JobHandle[U]:
+        """
+        Wait until all have succeeded, and return the job of the task that was sent after them.
+
+        It reads them as ``wait_for_jobs`` does. Once all have ended, one that has failed is an
+        error, though ``then`` is still sent after a redrive.
+
+        Args:
+            timeout: seconds, from 0; None waits forever.
+
+        Raises:
+            JobNotTracked: the task of the items has no ``track=True``.
+            NotPossible: no task has followed them.
+            The errors of ``result`` of a job, of the first one that has not succeeded.
+        """
+        if self._last is not None:
+            return self._last
+        return self._follow(find_following(wait_for_jobs(self, timeout)))
 
 
 def _read(jobs: Sequence[JobHandle[T]]) -> list[JobStatus[T]]:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from rsmq.errors import NotTracked
-from rsmq.jobs.status import JobState, JobStatus, ReportedProgress, keep_status
+from rsmq.jobs.status import FollowingJob, JobState, JobStatus, ReportedProgress, keep_status
 from rsmq.tasks.body import TASK_CODEC, NextTask
 from rsmq.tasks.current_flow import CurrentFlow
 from rsmq.tasks.follow import EncodeResult, add_result
@@ -55,6 +55,7 @@ class _ImmediateCall:
         state: what has become of it.
         progress: the last one that the function has reported.
         following: the queue and the body of the next task, if there is one.
+        next_job: the job of that task, when it has run.
         added: the nodes that it has added to its flow.
     """
 
@@ -63,8 +64,8 @@ class _ImmediateCall:
     is_cancelled = is_over = False
     failure: HandlerFailure | None = None
 
-    def __init__(self, queue: str, id: str, raw: bytes, *, is_tracked: bool) -> None:
-        self.id, self.raw = id, raw
+    def __init__(self, queue: str, id: str, raw: bytes, task: DeclaredTask[..., Any, Any]) -> None:
+        self.id, self.raw, self.task, self.queue = id, raw, task, queue
         self.begun_at = datetime.now(UTC)
         self.first_received_ms: int | None = int(self.begun_at.timestamp() * 1000)
         self.requested_at = time.monotonic()
@@ -73,8 +74,8 @@ class _ImmediateCall:
         self.state = JobState.SUCCEEDED
         self.progress: ReportedProgress | None = None
         self.following: tuple[str, bytes] | None = None
+        self.next_job: FollowingJob | None = None
         self.added: list[Node] = []
-        self._queue, self._is_tracked = queue, is_tracked
 
     def fail(self, error: BaseException) -> None:
         """Let it fail, as a hook after the call does."""
@@ -82,8 +83,8 @@ class _ImmediateCall:
 
     def report_progress(self, progress: bytes) -> None:
         """Keep a progress for the status of the job."""
-        if not self._is_tracked:
-            raise NotTracked(self._queue, self.id)
+        if not self.task.is_tracked:
+            raise NotTracked(self.queue, self.id)
         done, total, text = progress.split(b" ", 2)
         self.progress = ReportedProgress(
             json.loads(done), json.loads(total) if total else None, text.decode(errors="replace")
@@ -91,7 +92,7 @@ class _ImmediateCall:
 
     def note_result(self, result: Any) -> None:
         """Encode the result of a tracked task, as its record has it."""
-        if self._is_tracked:
+        if self.task.is_tracked:
             self.result = encode_result(result)
 
     @contextmanager
@@ -104,7 +105,7 @@ class _ImmediateCall:
             raises: whether exceptions are raised that only say what a worker does with the message;
                 otherwise they are its state.
         """
-        message = make_delivery(self, self._queue, TASK_CODEC)
+        message = make_delivery(self, self.queue, TASK_CODEC)
         token = message_of_call.set(message)
         try:
             try:
@@ -165,7 +166,7 @@ class Immediate:
             signature: the call.
             id: the id of the job.
         """
-        return _make_status(signature, self._run_body(signature.queue, id, _encode(signature.body)))
+        return _make_status(self._run_body(signature.queue, id, _encode(signature.body)))
 
     def run_node(
         self, signature: Signature[Any], flow_id: str, number: int
@@ -173,12 +174,11 @@ class Immediate:
         """Call the function of a node of a flow. Return its job, and the nodes that it adds."""
         body = {**signature.body, "flow": {"id": flow_id, "node": number}}
         call = self._run_body(signature.queue, make_immediate_id(), _encode(body))
-        return _make_status(signature, call), [] if call.error else call.added
+        return _make_status(call), [] if call.error else call.added
 
     async def arun(self, signature: Signature[T], id: str) -> JobStatus[T]:
         """Call a function in this event loop; see ``run``."""
-        call = await self._arun_body(signature.queue, id, _encode(signature.body))
-        return _make_status(signature, call)
+        return _make_status(await self._arun_body(signature.queue, id, _encode(signature.body)))
 
     def _run_body(self, queue: str, id: str, raw: bytes) -> _ImmediateCall:
         """Call the function of a body, and then those that follow it."""
@@ -189,7 +189,8 @@ class Immediate:
             call.note_result(_run_in_thread(result) if is_async else result)
         if call.following is not None and call.error is None:
             next_queue, next_raw = call.following
-            self._run_body(next_queue, make_immediate_id(), next_raw)
+            status = _make_status(self._run_body(next_queue, make_immediate_id(), next_raw))
+            call.next_job = FollowingJob(status.queue, status.id)
         return call
 
     async def _arun_body(self, queue: str, id: str, raw: bytes) -> _ImmediateCall:
@@ -200,7 +201,9 @@ class Immediate:
             call.note_result(await result if is_async else result)
         if call.following is not None and call.error is None:
             next_queue, next_raw = call.following
-            await self._arun_body(next_queue, make_immediate_id(), next_raw)
+            next_call = await self._arun_body(next_queue, make_immediate_id(), next_raw)
+            status = _make_status(next_call)
+            call.next_job = FollowingJob(status.queue, status.id)
         return call
 
     def _prepare(
@@ -209,7 +212,7 @@ class Immediate:
         """Return a call, what makes it, and whether that is to be awaited."""
         body = TASK_CODEC.decode(raw)
         task = self._tasks[body["task"]]
-        call = _ImmediateCall(queue, id, raw, is_tracked=task.is_tracked)
+        call = _ImmediateCall(queue, id, raw, task)
         handler = task.make_handler(_Following(call, self._encode_result))
         return call, partial(handler, body), task.is_async
 
@@ -250,11 +253,11 @@ def make_immediate_id() -> str:
     return f"immediate-{secrets.token_hex(8)}"
 
 
-def _make_status(signature: Signature[T], call: _ImmediateCall) -> JobStatus[T]:
+def _make_status(call: _ImmediateCall) -> JobStatus[Any]:
     """Return the status of a call, which ``client.job`` finds too if the task is tracked."""
-    task, error = signature.declared, call.error
+    error = call.error
     status: JobStatus[Any] = JobStatus(
-        signature.queue,
+        call.queue,
         call.id,
         call.state,
         attempt=1,
@@ -264,10 +267,11 @@ def _make_status(signature: Signature[T], call: _ImmediateCall) -> JobStatus[T]:
         error=None if error is None else f"{type(error).__name__}: {error}".removesuffix(": "),
         raw_result=call.result,
         progress=call.progress,
+        following=call.next_job,
     )
-    if task.is_tracked:
+    if call.task.is_tracked:
         keep_status(status)
-    return replace(status, decode=task.decode_result)
+    return replace(status, decode=call.task.decode_result)
 
 
 def _run_in_thread(coroutine: Any) -> Any:

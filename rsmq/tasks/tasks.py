@@ -28,9 +28,9 @@ from rsmq.codecs import JSON
 from rsmq.codecs.type_variables import A_contra, R_co
 from rsmq.errors import InvalidFormat, MissingExtra, QueueNotFound, Shown, show, show_type
 from rsmq.errors.misuse import NamesElsewhere
-from rsmq.jobs.asyncio_ import AsyncJobHandle
-from rsmq.jobs.status import JobStatus
-from rsmq.jobs.threads import JobHandle
+from rsmq.jobs.asyncio_ import AsyncJobHandle, AsyncMapJobs
+from rsmq.jobs.status import FollowingJob, JobStatus
+from rsmq.jobs.threads import JobHandle, MapJobs
 from rsmq.operations.operation import Operation
 from rsmq.schedules.arguments import ScheduleTimes
 from rsmq.tasks.body import TASK_CODEC
@@ -64,6 +64,7 @@ from rsmq.worker.worker import Worker
 A = TypeVar("A")
 P = ParamSpec("P")
 T = TypeVar("T")
+U = TypeVar("U")
 
 DEFAULT_QUEUE = "tasks"
 _ASYNC_SENDS = "Use await task.asend(...), tasks.asend_many(...) or tasks.amap(...)"
@@ -575,7 +576,7 @@ class Tasks(NamesElsewhere):
         self, signature: Signature[T], id: str, ended: JobStatus[T] | None = None
     ) -> JobHandle[T]:
         """Return the handle on a message that was sent, or on a call that has ended."""
-        task = signature.declared
+        task, then = signature.declared, signature.options.then
         return JobHandle(
             self.client,
             signature.queue,
@@ -583,13 +584,14 @@ class Tasks(NamesElsewhere):
             decode=task.decode_result,
             is_tracked=task.is_tracked,
             ended=ended,
+            follow=None if then is None else lambda place: self._make_job(then, place.id),
         )
 
     def _make_async_job(
         self, signature: Signature[T], id: str, ended: JobStatus[T] | None = None
     ) -> AsyncJobHandle[T]:
         """Return the same for asyncio."""
-        task = signature.declared
+        task, then = signature.declared, signature.options.then
         return AsyncJobHandle(
             self.client if ended else self.aio,
             signature.queue,
@@ -597,6 +599,7 @@ class Tasks(NamesElsewhere):
             decode=task.decode_result,
             is_tracked=task.is_tracked,
             ended=ended,
+            follow=None if then is None else lambda place: self._make_async_job(then, place.id),
         )
 
     def map(
@@ -604,9 +607,9 @@ class Tasks(NamesElsewhere):
         task: TakesItem[A, T],
         items: Iterable[A],
         *,
-        then: Signature[Any],
+        then: Signature[U],
         dedup_id: str | None = None,
-    ) -> list[JobHandle[T]]:
+    ) -> MapJobs[T, U]:
         """
         Send a task for each item, and another call after all of them have returned.
 
@@ -629,7 +632,8 @@ class Tasks(NamesElsewhere):
                 once, and later calls return the same jobs.
 
         Returns:
-            The jobs of the items, in order.
+            The jobs of the items, in order. Its ``following`` waits until all have succeeded, and
+            returns the job of ``then``; for that the task has ``track=True``.
 
         Raises:
             InvalidFormat: an argument is invalid.
@@ -638,25 +642,28 @@ class Tasks(NamesElsewhere):
             The errors of ``Task.send``.
         """
         plan = self._plan_map(task, items, then, dedup_id)
+
+        def follow(place: FollowingJob) -> JobHandle[U]:
+            return self._make_job(then, place.id)
+
         if self._is_immediate or not plan.signatures:
             jobs = [self.send(each) for each in plan.signatures]
-            self.send(plan.end(jobs))
-            return jobs
+            return MapJobs(jobs, follow, self.send(plan.end(jobs)))
         try:
             self.client.run(plan.start)
         except QueueNotFound:
             self.client.create_queue(then.queue, exist_ok=True)
             self.client.run(plan.start)
-        return self._send_groups(plan.signatures, plan.groups)
+        return MapJobs(self._send_groups(plan.signatures, plan.groups), follow)
 
     async def amap(
         self,
         task: TakesItem[A, T],
         items: Iterable[A],
         *,
-        then: Signature[Any],
+        then: Signature[U],
         dedup_id: str | None = None,
-    ) -> list[AsyncJobHandle[T]]:
+    ) -> AsyncMapJobs[T, U]:
         """
         Send a task for each item from asyncio, and another call after all of them; see ``map``.
 
@@ -670,16 +677,19 @@ class Tasks(NamesElsewhere):
             The errors of ``map``.
         """
         plan = self._plan_map(task, items, then, dedup_id)
+
+        def follow(place: FollowingJob) -> AsyncJobHandle[U]:
+            return self._make_async_job(then, place.id)
+
         if self._is_immediate or not plan.signatures:
             jobs = [await self.asend(each) for each in plan.signatures]
-            await self.asend(plan.end(jobs))
-            return jobs
+            return AsyncMapJobs(jobs, follow, await self.asend(plan.end(jobs)))
         try:
             await self.aio.run(plan.start)
         except QueueNotFound:
             await self.aio.create_queue(then.queue, exist_ok=True)
             await self.aio.run(plan.start)
-        return await self._asend_groups(plan.signatures, plan.groups)
+        return AsyncMapJobs(await self._asend_groups(plan.signatures, plan.groups), follow)
 
     def _plan_map(
         self,

@@ -42,6 +42,14 @@ def test_a_job_is_shown(cli, ids):
     assert (waiting.code, waiting.lines) == (1, ["state     waiting", "attempt   0"])
 
 
+def test_the_job_after_another_one_is_shown(cli, raw, ns, ids):
+    good, _, late = ids
+    raw.hset(f"{ns}:q:x:job:{good}", "next", f"{late} other")
+    assert f"next      {late} in queue other" in cli("job", "q", good).lines
+    assert cli("job", "q", good, "--json").json["following"] == {"queue": "other", "id": late}
+    assert cli("job", "q", late, "--json").json["following"] is None
+
+
 def test_a_job_that_is_not_there_or_not_valid_ends_with_a_code(cli, ids):
     missing = cli("job", "q", "x" * 32)
     assert (missing.code, missing.lines) == (1, [])

@@ -153,6 +153,16 @@ def test_the_records_of_tracked_messages_end_in_the_same_step(env, me):
     assert records[0][b"state"] == b"succeeded"
     assert (records[0][b"result"], records[0][b"text"]) == (b"7", b"half")
     assert records[1][b"state"] == b"running"
+    (sent,) = env.scores("b")
+    assert records[0][b"next"] == f"{sent} b".encode()
+    assert b"next" not in records[1]
+
+
+def test_an_untracked_message_gets_no_record_of_what_followed_it(env, me):
+    (id,) = receive(env, me, 1)
+    assert finish(env, me, [(id, to_b(b"x"))]) == ["1"]
+    assert bodies(env, "b") == [b"x"]
+    assert not env.raw.exists(queue(env, "a").job(id))
 
 
 def test_the_last_message_of_a_map_sends_what_follows_it(env, me):

@@ -338,7 +338,7 @@ def test_random_orders_of_larger_graphs(after, policy, has_finally, data):
 
 
 def test_a_check_after_nodes_were_added_begins_with_the_first():
-    """A check had stored the number of the next node, which then was that of the first added one."""
+    """The place of the next check is below the number of nodes, which grows."""
     steps = iter([(3, "purge"), (1, "add", [()], set()), (0, "succeed"), (2, "purge")])
     ends = iter([(number, "succeed") for number in (4, 5, 6)])
     play(

@@ -11,6 +11,8 @@ import pydantic
 import pytest
 
 from rsmq import InvalidFormat, InvalidValue, MessageTooLong
+from rsmq.errors import JobFailed, JobNotEnded, JobNotTracked, NotPossible
+from rsmq.jobs import FollowingJob
 from rsmq.operations.plain import plain_command
 from rsmq.tasks import RESULT
 from rsmq.worker.operations import FollowingMessage, Identity, finish_messages
@@ -189,6 +191,155 @@ def test_a_call_that_is_too_large_to_follow_is_refused_at_the_send(tasks):
         first.options(then=large).send(1, 1)
     tasks.run_all()
     assert tasks.client.get_queue_attributes("b").total_sent == 2
+
+
+def declare_tracked(tasks):
+    """Return a task whose argument is its result; 0 fails."""
+
+    @tasks.task(queue="t", name="copy", track=True, max_retries=0)
+    def copy(number: int) -> int:
+        if number == 0:
+            raise ValueError("zero")
+        return number
+
+    @tasks.task(queue="t_end", name="total", track=True, concurrency=2)
+    def total(numbers: list[int]) -> dt.timedelta:
+        return dt.timedelta(seconds=sum(numbers))
+
+    return copy, total
+
+
+def call(tasks, step, *, is_async):
+    """Return the result of one of the two functions of step: the first waits, the second awaits."""
+    if not is_async:
+        return step[0]()
+
+    async def run():
+        try:
+            return await step[1]()
+        finally:
+            await tasks.close_asyncio()
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_end_of_a_chain_is_awaited(tasks, is_async):
+    copy, total = declare_tracked(tasks)
+    chain = copy.options(then=copy.options(then=total.signature([4, 5])).signature(RESULT))
+
+    def end():
+        job, places = chain.send(2), []
+        tasks.run_all()
+        for _ in range(2):
+            places.append(job.status().following)
+            job = job.following(timeout=WAIT_SECONDS)
+            assert places[-1] == FollowingJob(job.queue, job.id)
+        with pytest.raises(NotPossible, match="No task has followed"):
+            job.following(timeout=0)
+        return places, job.result(timeout=0)
+
+    async def aend():
+        job, places = await chain.asend(2), []
+        await tasks.arun_all()
+        for _ in range(2):
+            places.append((await job.status()).following)
+            job = await job.following(timeout=WAIT_SECONDS)
+        with pytest.raises(NotPossible, match="No task has followed"):
+            await job.following(timeout=0)
+        return places, await job.result(timeout=0)
+
+    places, result = call(tasks, (end, aend), is_async=is_async)
+    assert [each.queue for each in places] == ["t", "t_end"]
+    assert result == dt.timedelta(seconds=9)
+
+
+def test_what_follows_is_waited_for_until_the_first_job_has_succeeded(tasks):
+    copy, total = declare_tracked(tasks)
+    job = copy.options(then=total.signature([1])).send(1)
+    with pytest.raises(JobNotEnded):
+        job.following(timeout=0)
+    assert job.status().following is None
+    tasks.run_all()
+    assert job.following().result(timeout=0) == dt.timedelta(seconds=1)
+    assert tasks.client.job(job.queue, job.id).following().result(timeout=0) == "PT1S"
+    failed = copy.options(then=total.signature([1])).send(0)
+    tasks.worker().run(until_empty=True)
+    with pytest.raises(JobFailed, match="zero"):
+        failed.following(timeout=0)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_end_of_a_map_is_awaited(tasks, is_async):
+    copy, total = declare_tracked(tasks)
+    then = total.signature(RESULT)
+
+    def end(items):
+        jobs = tasks.map(copy, items, then=then)
+        if items:
+            with pytest.raises(JobNotEnded):
+                jobs.following(timeout=0)
+        tasks.run_all()
+        return jobs.following(timeout=WAIT_SECONDS).result(timeout=0)
+
+    async def aend(items):
+        jobs = await tasks.amap(copy, items, then=then)
+        await tasks.arun_all()
+        return await (await jobs.following(timeout=WAIT_SECONDS)).result(timeout=0)
+
+    for items in ([], [3, 4, 5]):
+        steps = [lambda step=step, items=items: step(items) for step in (end, aend)]
+        assert call(tasks, steps, is_async=is_async) == dt.timedelta(seconds=sum(items))
+
+
+def test_a_map_of_which_an_item_has_failed_raises_its_error(tasks):
+    copy, total = declare_tracked(tasks)
+    jobs = tasks.map(copy, [1, 0], then=total.signature(RESULT))
+    tasks.worker().run(until_empty=True)
+    with pytest.raises(JobFailed, match="zero"):
+        jobs.following(timeout=0)
+    body = tasks.client.peek_messages("t-dead")[0].raw.replace(b'"number":0}', b'"number":7}', 1)
+    tasks.client.send_message("t", body.decode(), track=True)
+    tasks.run_all()
+    [end] = tasks.client.jobs("t_end")
+    assert tasks.client.job("t_end", end.id).result(timeout=0) == "PT8S"
+
+    @tasks.task(queue="untracked", name="untracked")
+    def untracked(number: int) -> None: ...
+
+    with pytest.raises(JobNotTracked):
+        tasks.map(untracked, [1], then=total.signature([1])).following(timeout=0)
+
+
+def test_a_job_that_begins_again_has_nothing_after_it(tasks):
+    copy, total = declare_tracked(tasks)
+    job = copy.options(then=total.signature([1])).send(1)
+    tasks.run_all()
+    caller = tasks.client
+    key = caller.namespace.queue("t").job(job.id)
+    following = job.status().following
+    stored = caller.run(plain_command("HGET", key, "next"))
+    assert stored == f"{following.id} {following.queue}".encode()
+    body = b'{"task":"copy","args":{"number":3}}'
+    caller.run(plain_command("HSET", caller.namespace.queue("t").hash, job.id, body))
+    caller.run(plain_command("ZADD", caller.namespace.queue("t").zset, "1", job.id))
+    tasks.run_all()
+    assert (job.result(timeout=0), job.status().following) == (3, None)
+
+
+def test_what_follows_is_known_without_redis(tasks):
+    copy, total = declare_tracked(tasks)
+    with tasks.immediate():
+        job = copy.options(then=total.signature([4, 5])).send(2)
+        assert job.following().result() == dt.timedelta(seconds=9)
+        jobs = tasks.map(copy, [1, 2], then=total.signature(RESULT))
+        assert jobs.following().result() == dt.timedelta(seconds=3)
+
+        async def send():
+            job = await copy.options(then=total.signature([6])).asend(2)
+            return await (await job.following()).result()
+
+        assert asyncio.run(send()) == dt.timedelta(seconds=6)
 
 
 def keys_of_maps(tasks):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, assert_type
 
 from rsmq import RSMQ
-from rsmq.jobs import AsyncJobHandle, JobHandle, JobStatus
+from rsmq.jobs import AsyncJobHandle, AsyncMapJobs, JobHandle, JobStatus, MapJobs
 from rsmq.tasks import RESULT, Signature, Tasks
 from rsmq.worker import Worker
 
@@ -44,7 +44,10 @@ def declared(tasks: Tasks, queues: RSMQ[str]) -> None:
     tasks.send_many([welcome.signature(1), bare.signature(1.5)])
     assert_type(welcome(17), str)
     assert_type(welcome.options(then=bare.signature(RESULT)).send(1), JobHandle[str])
-    assert_type(tasks.map(bare, [1.5], then=welcome.signature(1)), list[JobHandle[None]])
+    assert_type(tasks.map(bare, [1.5], then=welcome.signature(1)), MapJobs[None, str])
+    jobs: list[JobHandle[None]] = tasks.map(bare, [1.5], then=welcome.signature(1))
+    assert_type(tasks.map(bare, [1.5], then=welcome.signature(1)).following(), JobHandle[str])
+    assert_type(jobs[0].following(timeout=1), JobHandle[Any])
     tasks.map(welcome.options(delay=1), [1], then=welcome.signature(1))
     tasks.map(bare, range(3), then=welcome.signature(1))
     tasks.map(bare, ["x"], then=welcome.signature(1))  # type: ignore[misc]
@@ -69,7 +72,8 @@ def declared(tasks: Tasks, queues: RSMQ[str]) -> None:
         assert_type(await fetch("x"), bytes)
         await welcome.asend("17")  # type: ignore[arg-type]
         mapped = await tasks.amap(fetch, ["x"], then=welcome.signature(1))
-        assert_type(mapped, list[AsyncJobHandle[bytes]])
+        assert_type(mapped, AsyncMapJobs[bytes, str])
+        assert_type(await mapped.following(), AsyncJobHandle[str])
         await tasks.amap(fetch, [17], then=welcome.signature(1))  # type: ignore[misc]
 
     print(from_asyncio)

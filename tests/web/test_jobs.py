@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from rsmq import RSMQ, AsyncRSMQ
+from rsmq.operations.plain import plain_command
 from rsmq.web import create_app, search
+from rsmq.web.access.secrets import hash_token
 from rsmq.web.routes import jobs
 from rsmq.worker import Worker
 from tests.web.asgi import Http
@@ -69,6 +71,31 @@ def test_a_text_that_a_handler_returns_or_reports_is_not_shown_if_values_are_red
             assert every.json["jobs"] == [one.json]
             assert (one.json["result"], one.json["progress"]["text"]) == ("[redacted]",) * 2
             assert b"anna" not in one.content
+
+    asyncio.run(test())
+
+
+def test_the_job_after_another_one_is_shown_to_those_who_may_see_its_queue(server, ns, tmp_path):
+    path = tmp_path / "users.toml"
+    path.write_text(
+        f'[tokens.viewer]\nsha256 = "{hash_token("viewer")}"\nscopes = ["peek"]\nqueues = ["q"]\n'
+    )
+    path.chmod(0o600)
+
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            await queues.create_queue("q")
+            for queue, is_shown in (("q", True), ("other", False)):
+                id = await queues.send_message("q", "1", track=True)
+                key = queues.namespace.queue("q").job(id)
+                await queues.run(plain_command("HSET", key, "next", f"{id} {queue}"))
+                following = {"queue": queue, "id": id}
+                for options, shown in (({"auth": False}, True), ({"users": path}, is_shown)):
+                    http = Http(
+                        create_app(queues, **options), headers={"authorization": "Bearer viewer"}
+                    )
+                    job = (await http("GET", f"/queues/q/jobs/{id}")).json
+                    assert job["following"] == (following if shown else None)
 
     asyncio.run(test())
 

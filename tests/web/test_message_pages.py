@@ -183,6 +183,19 @@ async def test_a_dead_letter_says_why(http, queues):
     assert b"/actions/redrive-messages" in page.content
 
 
+async def test_the_job_after_another_one_is_a_link(http, queues):
+    await queues.create_queue("q")
+    id, after = await queues.send_messages("q", ["1", "2"], track=True)
+    key = queues.namespace.queue("q").job(id)
+    ended = ("state", "succeeded", "ended", "1", "result", "1", "next", f"{after} end")
+    await queues.run(plain_command("HSET", key, *ended))
+    await queues.delete_message("q", id)
+    _pages(http)
+    http.app.router.default.forget_all()
+    page = (await http("GET", f"/queues/q/messages/{id}")).content.decode()
+    assert f'href="/queues/end/messages/{after}"' in page
+
+
 async def test_a_job_is_shown_also_after_its_message(http, queues):
     await queues.create_queue("q")
     id = await queues.send_message("q", "a", track=True)

@@ -240,6 +240,8 @@ def test_what_follows_a_task_is_sent_with_its_result(run):
         assert (await queues.get_queue_attributes("q")).messages == 0
         assert (await http("POST", f"{path}:succeed", content)).status == 404
         assert (await queues.get_queue_attributes("next")).messages == 1
+        job = (await http("GET", f"/queues/q/jobs/{receipt['receipt'].partition('.')[0]}")).json
+        assert job["following"] == {"queue": "next", "id": sent.id}
 
     run(test)
 

@@ -40,7 +40,8 @@ def job(call: Call, queue: str, id: str, wait: float) -> Exit | None:
     """
     Show what has become of a tracked message.
 
-    These are its state, its attempt, its progress, and its result or its error. All times are in
+    These are its state, its attempt, its progress, its result or its error, and the job of the task
+    that its then has sent. All times are in
     UTC. The exit code is 1 if there is neither such a message nor a record of it, or if it has not
     ended within --wait.
     """
@@ -139,6 +140,8 @@ def _describe(status: JobStatus[Any]) -> list[str]:
         "ended": status.ended_at and format_time(status.ended_at),
         "progress": None if status.progress is None else _show_progress(status.progress),
         "error": None if status.error is None else format_text(status.error),
+        "next": status.following
+        and f"{status.following.id} in queue {format_text(status.following.queue)}",
         "result": None if status.raw_result is None else _show_json(status.raw_result.decode()),
     }
     return [f"{name:<9} {value}" for name, value in values.items() if value is not None]

@@ -8,7 +8,8 @@
 -- ARGV[2...] ids         strings     the ids of the messages
 --
 -- returns for each message {state, stored state, attempt, worker, begun ms, ended ms, result, error, ms of the cancel
---         that its end will answer, done, total, text, ms of its life after its end unless that is an hour}, each nil
+--         that its end will answer, done, total, text, ms of its life after its end unless that is an hour, id and queue of
+--         the next message}, each nil
 --         without a value; the state is nil if there is neither a record nor a message: then the second value is the vt
 --         of the queue, nil if there is no queue
 -- errors  none
@@ -27,7 +28,7 @@ local now, answer = server_time_ms(), {}
 for each = 2, #ids do
   local id = ids[each]
   local found = redis.call('HMGET', records[each + 1], 'state', 'receives', 'attempt', 'worker', 'begun', 'ended',
-    'result', 'error', 'cancel', 'done', 'total', 'text', 'ttl')
+    'result', 'error', 'cancel', 'done', 'total', 'text', 'ttl', 'next')
   local state = job_state(hash, zset, id, found[1], found[2], now)
   if state == 'expired' and found[1] ~= state then
     found[9] = false
@@ -40,6 +41,6 @@ for each = 2, #ids do
   if not state then
     stored = redis.call('HMGET', hash, 'vt')[1]
   end
-  answer[each - 1] = {state, stored, unpack(found, 3, 13)}
+  answer[each - 1] = {state, stored, unpack(found, 3, 14)}
 end
 return answer

@@ -1,7 +1,8 @@
 -- The records of tracked messages. Beside the queue, each has a hash that ends with `:x:job:` and its id: state, attempt,
 -- receives (the receive count of this attempt), worker, begun and ended (ms), result (JSON) and error; done, total and
 -- text of its progress; cancel (ms) while it is to be cancelled; ttl (ms for which it lives after its end), unless that is
--- an hour; and flow, the key of its flow, a blank and the number of the node. It expires.
+-- an hour; flow, the key of its flow, a blank and the number of the node; and next, the id of the message that its `then`
+-- has sent, a blank and the queue of that. It expires.
 -- @include digits.lua
 
 local function has_job_ended(state)
@@ -40,7 +41,7 @@ local function change_job(key, event, now, lifetime, wait, ...)
   if not state then
     return
   elseif stored[1] and event == 'begin' then
-    redis.call('HDEL', key, 'ended', 'ttl', 'result', 'done', 'total', 'text')
+    redis.call('HDEL', key, 'ended', 'ttl', 'result', 'done', 'total', 'text', 'next')
   elseif event == 'succeed' then
     redis.call('HDEL', key, 'error')
   end

@@ -10,15 +10,18 @@ from typing import Any
 from rsmq.errors import ClientClosed, JobNotEnded
 from rsmq.jobs.asyncio_ import AsyncJobHandle, list_jobs
 from rsmq.jobs.status import JobState, JobStatus
-from rsmq.search.redaction import MARK, Redaction
+from rsmq.search.redaction import MARK
 from rsmq.web.fields import Field, Shape, between, one_of
-from rsmq.web.routes.forms import QUEUE, show_value
+from rsmq.web.routes.forms import QUEUE, may, show_value
 from rsmq.web.routes.receives import check_wait, while_admitted
 from rsmq.web.search import run_paced
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 
-def _show(status: JobStatus[Any], redaction: Redaction) -> dict[str, Any]:
+def _show(status: JobStatus[Any], call: ApiCall) -> dict[str, Any]:
+    redaction, following = call.redaction, status.following
+    if following is not None and not may(call, Scope.PEEK, following.queue):
+        following = None
     progress = None if status.progress is None else asdict(status.progress)
     if progress and redaction and progress["text"]:
         progress["text"] = MARK  # which may quote the body
@@ -34,6 +37,7 @@ def _show(status: JobStatus[Any], redaction: Redaction) -> dict[str, Any]:
         "error": redaction.failure(status.error),
         "progress": progress,
         "is_cancelling": status.is_cancelling,
+        "following": None if following is None else asdict(following),
         "result": redaction.result(status.raw_result),
     }
 
@@ -46,10 +50,10 @@ async def _get(call: ApiCall) -> ApiAnswer:
         waiting: Any = call.queues.wait_for_jobs([job], wait)
         try:
             [status] = await while_admitted(call, waiting, _forget)
-            return ApiAnswer(_show(status, call.redaction))
+            return ApiAnswer(_show(status, call))
         except (JobNotEnded, ClientClosed):  # the second one if the server stops
             pass
-    return ApiAnswer(_show(await job.status(), call.redaction))
+    return ApiAnswer(_show(await job.status(), call))
 
 
 async def _forget(_: object) -> None:
@@ -62,7 +66,7 @@ async def _list(call: ApiCall) -> ApiAnswer:
     found = await list_jobs(call.queues, call.names[QUEUE], state, limit, run_paced)
     if not found:
         await call.queues.get_queue_attributes(call.names[QUEUE])  # raises without a queue
-    return ApiAnswer({"jobs": [_show(each, call.redaction) for each in found]})
+    return ApiAnswer({"jobs": [_show(each, call) for each in found]})
 
 
 async def _cancel(call: ApiCall) -> ApiAnswer:
@@ -85,6 +89,8 @@ _JOB = (
     Field("error", Shape.TEXT, "Type and text of the last failure."),
     Field("progress", Shape.OBJECT, "done, total and text, as its handler reported."),
     Field("is_cancelling", Shape.FLAG, "Whether its consumer is to cancel it."),
+    Field("following", Shape.OBJECT, "queue and id of the job of the task that its then has sent; "
+    "null if none was, or the caller has no right to its queue."),
     Field("result", Shape.ANY, "What its handler returned."),
 )  # fmt: skip
 

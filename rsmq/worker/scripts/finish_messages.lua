@@ -61,9 +61,13 @@ local finished, settled = {}, {}
 for each, id in ipairs(fit) do
   local place = places[each]
   if redis.call('ZSCORE', zset, id) then
-    local is_run, refusal = pcall(send_next, targets, 3 * place + 1, messages, 6 * place + 2, us, lifetime)
+    local is_run, refusal, sent = pcall(send_next, targets, 3 * place + 1, messages, 6 * place + 2, us, lifetime)
     if is_run and not refusal then
       settle_jobs(hash, zset, {id}, {place}, count, messages, messages[tracked_at] and tracked_at, now, results)
+      if sent and messages[tracked_at] then
+        local target = string.sub(targets[3 * place + 2], #zset - #name + 1)
+        redis.pcall('HSET', zset .. ':x:job:' .. id, 'next', sent .. ' ' .. target) -- a user may lack the right
+      end
       remove_messages(zset, hash, {id})
       finished[#finished + 1] = id
     else

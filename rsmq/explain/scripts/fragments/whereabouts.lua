@@ -9,11 +9,11 @@ local function job_of(hash, zset, id, now)
   local key = zset .. ':x:job:' .. id
   require_local('EXISTS', zset, key)
   local found = redis.pcall('HMGET', key, 'state', 'receives', 'attempt', 'worker', 'begun', 'ended', 'result',
-    'error', 'cancel', 'done', 'total', 'text', 'ttl')
+    'error', 'cancel', 'done', 'total', 'text', 'ttl', 'next')
   if found.err or not found[1] then
     return false
   end
-  return {job_state(hash, zset, id, found[1], found[2], now), found[1], unpack(found, 3, 13)}
+  return {job_state(hash, zset, id, found[1], found[2], now), found[1], unpack(found, 3, 14)}
 end
 
 -- Returns the name of the worker that has a message of the queue `name` in flight since a receive, of the first 500

@@ -8,7 +8,8 @@
 -- Sends it, unless it follows a map of which other messages are unfinished; or adds nodes to a flow. Three keys from a
 -- place on are its queue's and the record of the map, or the flow; five arguments from a place on are those of
 -- finish_messages.lua, after the id. Returns why it is refused; nothing if it is not. It is refused, or an error raised,
--- before any change.
+-- before any change. The second
+-- value is the id of the message, if it was sent.
 local function send_next(keys, key_at, arguments, at, us, lifetime)
   local adding = string.match(arguments[at], '^%+(%d+)$')
   if adding then
@@ -59,4 +60,5 @@ local function send_next(keys, key_at, arguments, at, us, lifetime)
   if is_of_map then
     variadic('HDEL', map, finished)
   end
+  return nil, id
 end
