@@ -15,6 +15,7 @@ from rsmq.codecs.type_variables import B_co, D, E
 from rsmq.consuming import AsyncConsumer, AsyncProcessing
 from rsmq.errors import ClientClosed, RSMQError
 from rsmq.errors.misuse import OnlyAsyncWith, explain_arguments
+from rsmq.model import has_blocking_codec
 from rsmq.operations import (
     batches,
     dead_letters,
@@ -30,7 +31,7 @@ from rsmq.operations.confirmation import check_confirm, copies_of
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation, allow_for_reply
 from rsmq.operations.time_limit import TimeLimit, check_reply_timeout, start_time_limit
-from rsmq.transport.asyncio_.bodies import encode_with, load_bodies
+from rsmq.transport.asyncio_.bodies import delete_with_bodies, load_bodies, send_with, take_bodies
 from rsmq.transport.asyncio_.caller import (
     AsyncCaller,
     async_caller_from_client,
@@ -932,9 +933,13 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             None if timeout is None else start_time_limit(timeout),
         )
         if blocks(chosen):
-            return await self.run(
-                await encode_with(chosen, lambda: messages.send_message(*arguments))
+            id: str = await send_with(
+                chosen,
+                options,
+                lambda codec: messages.send_message(*arguments[:4], codec, *arguments[5:]),
+                self.run,
             )
+            return id
         return await self.run(messages.send_message(*arguments))
 
     @takes_options_of(BATCH)
@@ -989,20 +994,20 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         """
         chosen, limit = self._codec_for(codec), self._limit_for(timeout)
         confirmation = self._confirm_for(confirm)
-        return await self.run_steps(
-            await encode_with(
-                chosen,
-                lambda: sending.send_messages(
-                    self._namespace,
-                    qname,
-                    bodies,
-                    options,
-                    codec=chosen,
-                    realtime=self._realtime,
-                    confirmation=confirmation,
-                    limit=limit,
-                ),
-            )
+        return await send_with(
+            chosen,
+            options,
+            lambda codec: sending.send_messages(
+                self._namespace,
+                qname,
+                bodies,
+                options,
+                codec=codec,
+                realtime=self._realtime,
+                confirmation=confirmation,
+                limit=limit,
+            ),
+            self.run_steps,
         )
 
     @takes_options_of(PUBLISH)
@@ -1051,20 +1056,20 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         """
         chosen, limit = self._codec_for(codec), self._limit_for(timeout)
         confirmation = self._confirm_for(confirm)
-        return await self.run(
-            await encode_with(
-                chosen,
-                lambda: sending.publish(
-                    self._namespace,
-                    qnames,
-                    body,
-                    options,
-                    codec=chosen,
-                    realtime=self._realtime,
-                    confirmation=confirmation,
-                    limit=limit,
-                ),
-            )
+        return await send_with(
+            chosen,
+            options,
+            lambda codec: sending.publish(
+                self._namespace,
+                qnames,
+                body,
+                options,
+                codec=codec,
+                realtime=self._realtime,
+                confirmation=confirmation,
+                limit=limit,
+            ),
+            self.run,
         )
 
     @overload
@@ -1341,7 +1346,11 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         interrupted at its end, the message may or may not be deleted.
         """
         delete = messages.delete_processed(self._namespace, message)
-        return AsyncProcessing(message, lambda: self.run(delete), self.release_messages)
+        return AsyncProcessing(
+            message,
+            lambda: delete_with_bodies(self.run, delete, [message]),
+            self.release_messages,
+        )
 
     @overload
     async def pop_message(
@@ -1393,6 +1402,8 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             ),
             wait,
         )
+        if received and has_blocking_codec(received):
+            await take_bodies(received)
         return received or None
 
     @overload
@@ -1447,7 +1458,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 message is received.
             ClientClosed: close() was called during the wait.
         """
-        return await self._receive(
+        received = await self._receive(
             batches.pop_messages(
                 self._namespace,
                 qnames,
@@ -1457,6 +1468,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             ),
             wait,
         )
+        return await take_bodies(received)
 
     @overload
     async def delete_message(self, message: Message, /) -> bool: ...
@@ -1482,7 +1494,10 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
 
         Source: npm rsmq 0.12.4, deleteMessage; as there, a missing queue is not an error.
         """
-        return await self.run(messages.delete_message(self._namespace, message, id))
+        operation = messages.delete_message(self._namespace, message, id)
+        if has_blocking_codec(message):
+            return await delete_with_bodies(self.run, operation, [message])
+        return await self.run(operation)
 
     @overload
     async def change_message_visibility(
@@ -1550,7 +1565,8 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             InvalidFormat: a name or id has other characters, or an argument has the wrong type.
             InvalidValue: there are more than 10,000 messages.
         """
-        return await self.run(batches.delete_messages(self._namespace, messages, ids))
+        operation = batches.delete_messages(self._namespace, messages, ids)
+        return await delete_with_bodies(self.run, operation, messages)
 
     @overload
     async def change_messages_visibility(

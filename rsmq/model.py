@@ -10,7 +10,7 @@ from enum import Enum
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
-from rsmq.codecs import TEXT, Codec, blocks, make_not_decodable
+from rsmq.codecs import TEXT, Codec, QueueCodec, blocks, make_not_decodable
 from rsmq.codecs.type_variables import B_co
 from rsmq.errors import BodyNotDecodable, BodyUnavailable
 from rsmq.errors.printable import format_count
@@ -234,6 +234,13 @@ def load_body(message: Message | StoredMessage) -> None:
         _set_codec(message, _FailedCodec(error.__cause__ or error))
     except BodyUnavailable as error:
         _set_codec(message, _FailedCodec(error))
+
+
+def discard_body(message: Message | StoredMessage) -> None:
+    """Delete what is stored elsewhere for a message that was deleted; nothing is raised."""
+    codec = message._codec  # noqa: SLF001 - a field of this module
+    if isinstance(codec, QueueCodec):
+        codec.discard(message.raw, message.id)
 
 
 def has_blocking_codec(message: object) -> bool:

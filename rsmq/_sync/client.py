@@ -16,6 +16,7 @@ from rsmq.codecs import TEXT, Codec, blocks, check_codec
 from rsmq.codecs.type_variables import B_co, D, E
 from rsmq.errors import ClientClosed, RSMQError
 from rsmq.errors.misuse import OnlyWith, explain_arguments
+from rsmq.model import has_blocking_codec
 from rsmq.operations import (
     batches,
     dead_letters,
@@ -33,7 +34,7 @@ from rsmq.operations.operation import Operation, allow_for_reply
 from rsmq.operations.time_limit import TimeLimit, check_reply_timeout, start_time_limit
 from rsmq.transport.origin import Origin
 from rsmq.transport.retry import check_deadline
-from rsmq.transport.threads.bodies import encode_with, load_bodies
+from rsmq.transport.threads.bodies import delete_with_bodies, load_bodies, send_with, take_bodies
 from rsmq.transport.threads.caller import Caller, caller_from_client, caller_from_url
 from rsmq.transport.url import MEMORY_SCHEME, check_url
 from rsmq.vocabulary.queue_arguments import CreateArguments, SetArguments
@@ -923,7 +924,13 @@ class RSMQ(OnlyWith, Generic[B_co]):
             None if timeout is None else start_time_limit(timeout),
         )
         if blocks(chosen):
-            return self.run(encode_with(chosen, lambda: messages.send_message(*arguments)))
+            id: str = send_with(
+                chosen,
+                options,
+                lambda codec: messages.send_message(*arguments[:4], codec, *arguments[5:]),
+                self.run,
+            )
+            return id
         return self.run(messages.send_message(*arguments))
 
     @takes_options_of(BATCH)
@@ -978,20 +985,20 @@ class RSMQ(OnlyWith, Generic[B_co]):
         """
         chosen, limit = self._codec_for(codec), self._limit_for(timeout)
         confirmation = self._confirm_for(confirm)
-        return self.run_steps(
-            encode_with(
-                chosen,
-                lambda: sending.send_messages(
-                    self._namespace,
-                    qname,
-                    bodies,
-                    options,
-                    codec=chosen,
-                    realtime=self._realtime,
-                    confirmation=confirmation,
-                    limit=limit,
-                ),
-            )
+        return send_with(
+            chosen,
+            options,
+            lambda codec: sending.send_messages(
+                self._namespace,
+                qname,
+                bodies,
+                options,
+                codec=codec,
+                realtime=self._realtime,
+                confirmation=confirmation,
+                limit=limit,
+            ),
+            self.run_steps,
         )
 
     @takes_options_of(PUBLISH)
@@ -1040,20 +1047,20 @@ class RSMQ(OnlyWith, Generic[B_co]):
         """
         chosen, limit = self._codec_for(codec), self._limit_for(timeout)
         confirmation = self._confirm_for(confirm)
-        return self.run(
-            encode_with(
-                chosen,
-                lambda: sending.publish(
-                    self._namespace,
-                    qnames,
-                    body,
-                    options,
-                    codec=chosen,
-                    realtime=self._realtime,
-                    confirmation=confirmation,
-                    limit=limit,
-                ),
-            )
+        return send_with(
+            chosen,
+            options,
+            lambda codec: sending.publish(
+                self._namespace,
+                qnames,
+                body,
+                options,
+                codec=codec,
+                realtime=self._realtime,
+                confirmation=confirmation,
+                limit=limit,
+            ),
+            self.run,
         )
 
     @overload
@@ -1331,7 +1338,11 @@ class RSMQ(OnlyWith, Generic[B_co]):
         interrupted at its end, the message may or may not be deleted.
         """
         delete = messages.delete_processed(self._namespace, message)
-        return Processing(message, lambda: self.run(delete), self.release_messages)
+        return Processing(
+            message,
+            lambda: delete_with_bodies(self.run, delete, [message]),
+            self.release_messages,
+        )
 
     @overload
     def pop_message(
@@ -1383,6 +1394,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
             ),
             wait,
         )
+        if received and has_blocking_codec(received):
+            take_bodies(received)
         return received or None
 
     @overload
@@ -1437,7 +1450,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 message is received.
             ClientClosed: close() was called during the wait.
         """
-        return self._receive(
+        received = self._receive(
             batches.pop_messages(
                 self._namespace,
                 qnames,
@@ -1447,6 +1460,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
             ),
             wait,
         )
+        return take_bodies(received)
 
     @overload
     def delete_message(self, message: Message, /) -> bool: ...
@@ -1472,7 +1486,10 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
         Source: npm rsmq 0.12.4, deleteMessage; as there, a missing queue is not an error.
         """
-        return self.run(messages.delete_message(self._namespace, message, id))
+        operation = messages.delete_message(self._namespace, message, id)
+        if has_blocking_codec(message):
+            return delete_with_bodies(self.run, operation, [message])
+        return self.run(operation)
 
     @overload
     def change_message_visibility(self, message: Message, vt: float | timedelta, /) -> bool: ...
@@ -1534,7 +1551,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
             InvalidFormat: a name or id has other characters, or an argument has the wrong type.
             InvalidValue: there are more than 10,000 messages.
         """
-        return self.run(batches.delete_messages(self._namespace, messages, ids))
+        operation = batches.delete_messages(self._namespace, messages, ids)
+        return delete_with_bodies(self.run, operation, messages)
 
     @overload
     def change_messages_visibility(

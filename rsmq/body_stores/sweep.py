@@ -4,8 +4,12 @@ The sweep of stored bodies: deletes the objects that no message has.
 A sweep lists the objects, then reads the hashes, lists and sets of the namespace: queues, dead
 letters, what undo can restore, schedules, and whatever else has a body. It notes since when an
 object is in none of them. The object is deleted when it has been so for the grace, and a second
-reading confirms it. So an object that is written before its message is sent, and a message that is
-moved while the keys are read, need no lock.
+reading confirms it. So an object that is written before its message is sent needs no lock.
+
+A reading misses a message that leaves a queue before that is read, for one that has been read. So
+scripts that take a stored body to another queue remove its note (``lua/fragments/origin.lua``), and
+an object is deleted only if its note is still there after the second reading. Undo moves whole
+keys: if something was deleted or restored during that reading, nothing is deleted this time.
 
 The first sweep writes the same random bytes into the namespace and into the store. Later ones
 compare them, so that a Redis can't delete the bodies of another one with the same namespace.
@@ -13,7 +17,7 @@ compare them, so that a Redis can't delete the bodies of another one with the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
@@ -25,9 +29,10 @@ from rsmq.codecs import BodyStore
 from rsmq.errors import NotPossible, show
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
-from rsmq.operations.plain import plain_command
+from rsmq.operations.plain import parse_fields, parse_time_us, plain_command
 from rsmq.operations.scripts import loader_of
 from rsmq.operations.walk import scan_keys
+from rsmq.trash.deletion import DeletionState
 from rsmq.wire.keys import Namespace, is_body
 from rsmq.wire.limits import check_duration
 from rsmq.wire.names import decode_name, encode_name
@@ -35,6 +40,7 @@ from rsmq.wire.names import decode_name, encode_name
 load = loader_of("body_stores")
 
 _DAY_SECONDS = 86_400
+_HOUR_MS = 3_600_000
 MIN_GRACE_SECONDS = 60
 _MAX_GRACE_SECONDS = 365 * _DAY_SECONDS
 #: Names in a call, and values that a step reads.
@@ -59,6 +65,11 @@ class SweptBodies:
     objects: int
     unused: int
     deleted: int
+
+    @property
+    def numbers(self) -> tuple[int, int, int]:
+        """The three numbers."""
+        return self.objects, self.unused, self.deleted
 
 
 def sweep_bodies(
@@ -103,7 +114,7 @@ def sweep_bodies(
         for place, name in store.list(encode_name(namespace.name))
         if place != prefix and b":" not in place[len(prefix) :]
     }
-    number = len(found)
+    listed = frozenset(found)
     _leave_out_used(queues, found, tell)
     keep_ms = 0 if dry_run else int(seconds * 1000) * 2 + 7 * _DAY_SECONDS * 1000
     due: dict[str, bytes] = {}
@@ -114,16 +125,22 @@ def sweep_bodies(
             for name, age in zip(names, ages, strict=True)
             if age >= seconds * 1000
         }
-    if due:
-        _leave_out_used(queues, due, tell)
+    if due and not _confirm(queues, due, tell):
+        due = {}
     if not dry_run:
+        due = _claim(queues, due, int(seconds * 1000))
         for name, place in due.items():
             store.delete(place, name)
-        noted = map(decode_name, queues.run(plain_command("HKEYS", namespace.unused_bodies)))
-        gone = (name for name in noted if name in due or name not in found)
-        for batch in _in_batches(gone):
-            queues.run(plain_command("HDEL", namespace.unused_bodies, *batch))
-    return SweptBodies(number, len(found), len(due))
+        _clear_notes(queues, listed, found, keep_ms)
+    return SweptBodies(len(listed), len(found), len(due))
+
+
+def claim_sweep(queues: RSMQ[Any]) -> bool:
+    """Return True once an hour, for one of all programs that ask: it is to sweep."""
+    claim: Operation[Any] = plain_command(
+        "SET", queues.namespace.swept_bodies, b"1", b"NX", b"PX", digits(_HOUR_MS)
+    )
+    return queues.run(claim) is not None
 
 
 def _check_owner(queues: RSMQ[Any], store: BodyStore, place: bytes, *, dry_run: bool) -> None:
@@ -157,6 +174,50 @@ def _leave_out_used(
         for name in _read_names(queues, key):
             found.pop(name, None)
         tell(1)
+
+
+def _confirm(queues: RSMQ[Any], due: dict[str, bytes], tell: Callable[[int], object]) -> bool:
+    """Leave out the objects that a second reading finds. Return False if it may miss some."""
+    before = queues.trash.list()
+    _leave_out_used(queues, due, tell)
+    after = queues.trash.list()
+    return set(after) <= set(before) and all(
+        each.state != DeletionState.UNDOING for each in (*before, *after)
+    )
+
+
+def _claim(queues: RSMQ[Any], due: dict[str, bytes], grace_ms: int) -> dict[str, bytes]:
+    """Return the objects that are to be deleted now: no move has removed their notes."""
+    claimed: dict[str, bytes] = {}
+    for names in _in_batches(due):
+        found = queues.run(
+            Operation(
+                load("claim_unused_bodies"),
+                (queues.namespace.unused_bodies,),
+                (digits(grace_ms), *map(encode_name, names)),
+                list,
+                RetryClass.ALWAYS,
+            )
+        )
+        claimed |= {name: due[name] for name in map(decode_name, found)}
+    return claimed
+
+
+def _clear_notes(
+    queues: RSMQ[Any], listed: Collection[str], unused: Container[str], keep_ms: int
+) -> None:
+    """Remove the notes of objects that are in a message again, and of those that are long gone."""
+    key = queues.namespace.unused_bodies
+    now_us = queues.run(plain_command("TIME", key=key, parse=parse_time_us))
+    notes = queues.run(plain_command("HGETALL", key, parse=parse_fields))
+    oldest = now_us // 1000 - keep_ms
+    gone = (
+        name
+        for name, since in ((decode_name(each), since) for each, since in notes.items())
+        if (name in listed and name not in unused) or (name not in listed and int(since) < oldest)
+    )
+    for batch in _in_batches(gone):
+        queues.run(plain_command("HDEL", key, *batch))
 
 
 def _read_keys(queues: RSMQ[Any]) -> Iterator[bytes]:

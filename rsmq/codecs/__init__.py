@@ -15,6 +15,7 @@ from rsmq.codecs.encryption import Encrypted
 from rsmq.codecs.envelope import EnvelopeCodec
 from rsmq.codecs.formats import BYTES, JSON, MSGPACK, TEXT
 from rsmq.codecs.interface import (
+    BodyStore,
     CannotDecode,
     CannotEncode,
     Codec,
@@ -24,7 +25,7 @@ from rsmq.codecs.interface import (
     check_codec,
     make_not_decodable,
 )
-from rsmq.codecs.stored import BodyStore, Stored
+from rsmq.codecs.stored import Stored
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -84,7 +84,7 @@ class Compressed(StepCodec[In_contra, Out_co]):
     def decode(self, raw: bytes) -> Out_co:
         return self.decode_from(raw, b"")
 
-    def apply(self, stepped: Stepped, place: bytes) -> Stepped:  # noqa: ARG002
+    def apply(self, stepped: Stepped, place: bytes, id_end: bytes = b"") -> Stepped:  # noqa: ARG002
         raw = stepped.payload
         if len(raw) < self._above or len(raw) > self._limit:
             return stepped

@@ -84,7 +84,7 @@ class Encrypted(StepCodec[In_contra, Out_co]):
         """
         return self._keys.keyed(value)
 
-    def apply(self, stepped: Stepped, place: bytes) -> Stepped:
+    def apply(self, stepped: Stepped, place: bytes, id_end: bytes = b"") -> Stepped:  # noqa: ARG002
         key_id, cipher = self._keys.current()
         steps = (*stepped.steps, BodyStep(_STEP, (key_id,)))
         nonce = urandom(_NONCE_BYTES)

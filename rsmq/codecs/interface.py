@@ -4,8 +4,9 @@ The interface of codecs, and the errors of this library's codecs.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import GenericAlias
-from typing import TYPE_CHECKING, Generic, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeGuard, cast, runtime_checkable
 
 from rsmq.codecs.type_variables import In_contra, Out_co
 from rsmq.errors import BodyNotDecodable, InvalidFormat, Shown, show
@@ -43,6 +44,34 @@ class Codec(Protocol[In_contra, Out_co]):
         """
 
 
+@runtime_checkable
+class BodyStore(Protocol):
+    """
+    A store of bodies. Several threads call it at the same time.
+
+    Each object has a place, the namespace and the name of the queue for which it was stored, as in
+    ``b"rsmq:orders"``, and a name of 32 characters of ``0-9 a-f``. Methods raise any exception if
+    the store does not answer, or refuses the access.
+    """
+
+    def write(self, place: bytes, name: str, body: bytes) -> None:
+        """Store an object, completely or not at all for its readers."""
+
+    def read(self, place: bytes, name: str, size: int) -> bytes:
+        """
+        Return an object; another number of bytes if it has not this size, without reading it all.
+
+        Raises:
+            FileNotFoundError: it does not exist.
+        """
+
+    def delete(self, place: bytes, name: str) -> None:
+        """Delete an object; nothing happens if it does not exist."""
+
+    def list(self, namespace: bytes) -> Iterator[tuple[bytes, str]]:
+        """Yield place and name of each object of the queues of a namespace."""
+
+
 class QueueCodec(Generic[In_contra, Out_co]):
     """
     The base class of codecs whose bodies may depend on the queue, such as ``Encrypted``.
@@ -57,6 +86,11 @@ class QueueCodec(Generic[In_contra, Out_co]):
     def blocks(self) -> bool:
         """Whether it waits for a server, so that an event loop must call it in a thread."""
         return False
+
+    @property
+    def store(self) -> BodyStore | None:
+        """The store of large bodies; None without one."""
+        return None
 
     def load(self, raw: bytes) -> bytes:
         """
@@ -77,6 +111,27 @@ class QueueCodec(Generic[In_contra, Out_co]):
         """
         raise NotImplementedError
 
+    def for_message(self, place: bytes, id_end: bytes) -> Codec[In_contra, Out_co]:  # noqa: ARG002
+        """
+        Return the codec that encodes the body of one message.
+
+        Args:
+            place: as for ``for_queue``.
+            id_end: the last 22 characters of the id that it will have.
+        """
+        return self.for_queue(place)
+
+    def discard(self, raw: bytes, id: str) -> None:
+        """
+        Delete what is stored elsewhere for a message of this queue that was deleted.
+
+        Only what no other message can have is deleted; the sweep does the rest. Nothing is raised.
+
+        Args:
+            raw: the body as it was in the queue.
+            id: the id of the message.
+        """
+
     def encode(self, body: In_contra) -> str | bytes:
         """Raise CannotEncode: the queue is not known."""
         raise CannotEncode(self, body, _NEEDS_QUEUE)
@@ -91,7 +146,7 @@ def bind_codec(codec: Codec, place: bytes) -> Codec:
     return codec.for_queue(place) if isinstance(codec, QueueCodec) else codec
 
 
-def blocks(codec: Codec) -> bool:
+def blocks(codec: Codec) -> TypeGuard[QueueCodec[Any, Any]]:
     """Return whether a codec waits for a server."""
     return isinstance(codec, QueueCodec) and codec.blocks
 

@@ -37,9 +37,17 @@ class ReadableBodies(QueueCodec[str | bytes, bytes]):
     def for_queue(self, place: bytes) -> Codec[str | bytes, bytes]:
         return _OfQueue(self, place)
 
+    def for_message(self, place: bytes, id_end: bytes) -> Codec[str | bytes, bytes]:
+        return _OfQueue(self, place, id_end)
+
     def load_from(self, raw: bytes, place: bytes) -> bytes:
         """As ``StepCodec.load_from``."""
         return raw if self._steps is None else self._steps.load_from(raw, place)
+
+    def discard_from(self, raw: bytes, place: bytes, id: str) -> None:
+        """As ``StepCodec.discard_from``."""
+        if self._steps is not None:
+            self._steps.discard_from(raw, place, id)
 
     def read(self, raw: bytes, place: bytes) -> bytes:
         """
@@ -57,7 +65,7 @@ class ReadableBodies(QueueCodec[str | bytes, bytes]):
         except (TypeError, ValueError):
             return raw
 
-    def write(self, body: str | bytes, place: bytes) -> str | bytes:
+    def write(self, body: str | bytes, place: bytes, id_end: bytes = b"") -> str | bytes:
         """
         Return the body to store for a text, or for bytes that ``read`` returns.
 
@@ -72,16 +80,20 @@ class ReadableBodies(QueueCodec[str | bytes, bytes]):
                 encoded = body.decode() if isinstance(body, bytes) else body
             except UnicodeDecodeError:
                 encoded = body
-        return encoded if self._steps is None else self._steps.close(encoded, place)
+        return encoded if self._steps is None else self._steps.close(encoded, place, id_end)
 
 
 class _OfQueue(QueueCodec[str | bytes, bytes]):
-    def __init__(self, codec: ReadableBodies, place: bytes) -> None:
+    def __init__(self, codec: ReadableBodies, place: bytes, id_end: bytes = b"") -> None:
         self._codec = codec
         self._place = place
+        self._id_end = id_end
 
     def for_queue(self, place: bytes) -> Codec[str | bytes, bytes]:
         return _OfQueue(self._codec, place)
+
+    def for_message(self, place: bytes, id_end: bytes) -> Codec[str | bytes, bytes]:
+        return _OfQueue(self._codec, place, id_end)
 
     @property
     def blocks(self) -> bool:
@@ -90,8 +102,11 @@ class _OfQueue(QueueCodec[str | bytes, bytes]):
     def load(self, raw: bytes) -> bytes:
         return self._codec.load_from(raw, self._place)
 
+    def discard(self, raw: bytes, id: str) -> None:
+        self._codec.discard_from(raw, self._place, id)
+
     def encode(self, body: str | bytes) -> str | bytes:
-        return self._codec.write(body, self._place)
+        return self._codec.write(body, self._place, self._id_end)
 
     def decode(self, raw: bytes) -> bytes:
         return self._codec.read(raw, self._place)

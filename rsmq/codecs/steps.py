@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from rsmq.codecs.envelope import EnvelopeCodec
 from rsmq.codecs.inflation import LEVELS, inflate
-from rsmq.codecs.interface import CannotDecode, Codec, QueueCodec, check_codec
+from rsmq.codecs.interface import BodyStore, CannotDecode, Codec, QueueCodec, check_codec
 from rsmq.codecs.type_variables import In_contra, Out_co
 from rsmq.errors import InvalidFormat, show
 from rsmq.headers import current_headers
@@ -91,8 +91,16 @@ class StepCodec(QueueCodec[In_contra, Out_co]):
         """Whether bodies have headers; tracing looks at it."""
         return self.envelope is not None
 
-    def apply(self, stepped: Stepped, place: bytes) -> Stepped:
-        """Do the step, or return the same."""
+    def apply(self, stepped: Stepped, place: bytes, id_end: bytes = b"") -> Stepped:
+        """
+        Do the step, or return the same.
+
+        Args:
+            stepped: the bytes after the steps before.
+            place: the namespace and the name of the queue.
+            id_end: the last 22 characters of the id of the message; empty if it is not known, or if
+                several messages get the body.
+        """
         raise NotImplementedError
 
     def undo(self, opened: OpenedStep) -> bytes:
@@ -108,24 +116,30 @@ class StepCodec(QueueCodec[In_contra, Out_co]):
         """Return a body of a queue without its last step, if that needs a server."""
         return raw
 
+    def discard_from(self, raw: bytes, place: bytes, id: str) -> None:
+        """Do what ``QueueCodec.discard`` does, for a queue."""
+
     def check_steps(self, steps: tuple[BodyStep, ...]) -> None:
         """Raise CannotDecode if this codec refuses bodies with these steps; none is a plain one."""
 
     def for_queue(self, place: bytes) -> Codec[In_contra, Out_co]:
         return BoundCodec(self, place)
 
-    def encode_for(self, body: In_contra, place: bytes) -> str | bytes:
-        """Return the body for a queue; without any step as the inner codec encodes it."""
-        return self.close(self.leaf.encode(body), place)
+    def for_message(self, place: bytes, id_end: bytes) -> Codec[In_contra, Out_co]:
+        return BoundCodec(self, place, id_end) if self.blocks else self.for_queue(place)
 
-    def close(self, encoded: str | bytes, place: bytes) -> str | bytes:
+    def encode_for(self, body: In_contra, place: bytes, id_end: bytes = b"") -> str | bytes:
+        """Return the body for a queue; without any step as the inner codec encodes it."""
+        return self.close(self.leaf.encode(body), place, id_end)
+
+    def close(self, encoded: str | bytes, place: bytes, id_end: bytes = b"") -> str | bytes:
         """Return the body for what the innermost codec has encoded."""
         raw = encoded.encode() if isinstance(encoded, str) else encoded
         if not isinstance(raw, bytes):
             return encoded  # the send refuses it
         stepped = Stepped(raw)
         for codec in self.chain:
-            stepped = codec.apply(stepped, place)
+            stepped = codec.apply(stepped, place, id_end)
         payload, steps = stepped
         if not steps and not is_formatted(raw):
             return encoded if self.envelope is None else self.envelope.envelop(encoded)
@@ -180,19 +194,25 @@ class StepCodec(QueueCodec[In_contra, Out_co]):
 
 
 class BoundCodec(QueueCodec[In_contra, Out_co]):
-    """A ``StepCodec`` for the bodies of one queue."""
+    """A ``StepCodec`` for the bodies of one queue, or for the body of one message."""
 
-    __slots__ = ("_codec", "_place")
+    __slots__ = ("_codec", "_id_end", "_place")
 
-    def __init__(self, codec: StepCodec[In_contra, Out_co], place: bytes) -> None:
+    def __init__(
+        self, codec: StepCodec[In_contra, Out_co], place: bytes, id_end: bytes = b""
+    ) -> None:
         self._codec = codec
         self._place = place
+        self._id_end = id_end
 
     def for_queue(self, place: bytes) -> Codec[In_contra, Out_co]:
-        return BoundCodec(self._codec, place)
+        return self._codec.for_queue(place)
+
+    def for_message(self, place: bytes, id_end: bytes) -> Codec[In_contra, Out_co]:
+        return self._codec.for_message(place, id_end)
 
     def encode(self, body: In_contra) -> str | bytes:
-        return self._codec.encode_for(body, self._place)
+        return self._codec.encode_for(body, self._place, self._id_end)
 
     def decode(self, raw: bytes) -> Out_co:
         return self._codec.decode_from(raw, self._place)
@@ -200,9 +220,16 @@ class BoundCodec(QueueCodec[In_contra, Out_co]):
     def load(self, raw: bytes) -> bytes:
         return self._codec.load_from(raw, self._place)
 
+    def discard(self, raw: bytes, id: str) -> None:
+        self._codec.discard_from(raw, self._place, id)
+
     @property
     def blocks(self) -> bool:
         return self._codec.blocks
+
+    @property
+    def store(self) -> BodyStore | None:
+        return self._codec.store
 
     @property
     def writes_headers(self) -> bool:

@@ -6,17 +6,25 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from os import urandom
-from typing import ClassVar, NoReturn, Protocol, runtime_checkable
+from typing import ClassVar, NoReturn
 
 from rsmq.codecs.compression import check_size
 from rsmq.codecs.inflation import MAX_BODY_BYTES
-from rsmq.codecs.interface import CannotDecode, CannotEncode, Codec, QueueCodec, bind_codec, blocks
+from rsmq.codecs.interface import (
+    BodyStore,
+    CannotDecode,
+    CannotEncode,
+    Codec,
+    QueueCodec,
+    bind_codec,
+    blocks,
+)
 from rsmq.codecs.steps import OpenedStep, StepCodec, Stepped
 from rsmq.codecs.type_variables import In_contra, Out_co
 from rsmq.errors import BodyUnavailable, InvalidFormat, InvalidValue, NotPossible, show
+from rsmq.errors.guarded_log import get_logger
 from rsmq.errors.printable import format_count
 from rsmq.wire.body_format import (
     BodyStep,
@@ -24,43 +32,19 @@ from rsmq.wire.body_format import (
     add_origin,
     is_formatted,
     is_stored,
+    name_object,
+    owned_object,
     parse_body,
     parse_head,
 )
+
+_log = get_logger("rsmq.codecs")
 
 _STEP = "stored"
 _NAME_BYTES = 16
 _NAME = re.compile(r"[0-9a-f]{32}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SIZE = re.compile(r"[0-9]{1,9}")
-
-
-@runtime_checkable
-class BodyStore(Protocol):
-    """
-    A store of bodies. Several threads call it at the same time.
-
-    Each object has a place, the namespace and the name of the queue for which it was stored, as in
-    ``b"rsmq:orders"``, and a name of 32 characters of ``0-9 a-f``. Methods raise any exception if
-    the store does not answer, or refuses the access.
-    """
-
-    def write(self, place: bytes, name: str, body: bytes) -> None:
-        """Store an object, completely or not at all for its readers."""
-
-    def read(self, place: bytes, name: str, size: int) -> bytes:
-        """
-        Return an object; another number of bytes if it has not this size, without reading it all.
-
-        Raises:
-            FileNotFoundError: it does not exist.
-        """
-
-    def delete(self, place: bytes, name: str) -> None:
-        """Delete an object; nothing happens if it does not exist."""
-
-    def list(self, namespace: bytes) -> Iterator[tuple[bytes, str]]:
-        """Yield place and name of each object of the queues of a namespace."""
 
 
 class Stored(StepCodec[In_contra, Out_co]):
@@ -71,11 +55,14 @@ class Stored(StepCodec[In_contra, Out_co]):
     It also decodes bodies that are not stored elsewhere: give it to consumers before producers.
     The asyncio client writes in a thread, and loads the bodies when it receives the messages.
 
+    The object of a message is deleted after the message, by the client or worker that deletes it
+    and has this codec, if no other message can have it. The sweep deletes all others.
+
     If an object is missing, or has another size or hash, ``Message.body`` raises BodyNotDecodable.
     If the store does not answer, it raises BodyUnavailable; a worker defers the message.
     """
 
-    __slots__ = ("_above", "_limit", "store")
+    __slots__ = ("_above", "_deletes", "_limit", "_store")
 
     rank: ClassVar[int] = 3
     step_names: ClassVar[frozenset[str]] = frozenset({_STEP})
@@ -87,6 +74,7 @@ class Stored(StepCodec[In_contra, Out_co]):
         store: BodyStore,
         above: int = 256_000,
         limit: int = MAX_BODY_BYTES,
+        deletes: bool = True,
     ) -> None:
         """
         Wrap a codec.
@@ -98,9 +86,13 @@ class Stored(StepCodec[In_contra, Out_co]):
                 512 MiB.
             limit: the largest body that it writes or reads, bytes, 1 to 512 MiB; 64 MiB by default,
                 and at most with a ``RedisStore``.
+            deletes: whether objects are deleted with their messages. False leaves all to the sweep:
+                for consumers without the right to delete objects, or if a failover or a
+                backup of Redis may restore messages.
 
         Raises:
-            InvalidFormat: codec is not a codec, or stores already; or store lacks a method.
+            InvalidFormat: codec is not a codec, or stores already; store lacks a method; or deletes
+                is not a bool.
             InvalidValue: above or limit is out of range.
         """
         super().__init__(codec)
@@ -110,7 +102,10 @@ class Stored(StepCodec[In_contra, Out_co]):
                 value=show(store),
                 hint="Pass an ObjectStore or a RedisStore of rsmq.body_stores.",
             )
-        self.store: BodyStore = store
+        if not isinstance(deletes, bool):
+            raise InvalidFormat("deletes", value=show(deletes), hint="Pass True or False.")
+        self._store = store
+        self._deletes = deletes
         self._above = check_size("above", above, 0)
         self._limit = check_size("limit", limit, 1)
         most = getattr(store, "max_bytes", self._limit)
@@ -121,16 +116,21 @@ class Stored(StepCodec[In_contra, Out_co]):
     def blocks(self) -> bool:
         return True
 
-    def apply(self, stepped: Stepped, place: bytes) -> Stepped:
+    @property
+    def store(self) -> BodyStore:
+        """The store of the bodies."""
+        return self._store
+
+    def apply(self, stepped: Stepped, place: bytes, id_end: bytes = b"") -> Stepped:
         body = stepped.payload
         if len(body) <= self._above:
             return stepped
         if len(body) > self._limit:
             size = format_count(len(body), "byte")
             raise CannotEncode(self, body, f"It has {size}, and the limit is {self._limit:,}.")
-        name = urandom(_NAME_BYTES).hex()
+        name = name_object(id_end) if id_end else urandom(_NAME_BYTES).hex()
         try:
-            self.store.write(place, name, body)
+            self._store.write(place, name, body)
         except Exception as error:
             raise BodyUnavailable("The store of the body") from error
         parameters = (name, str(len(body)), hashlib.sha256(body).hexdigest())
@@ -139,7 +139,7 @@ class Stored(StepCodec[In_contra, Out_co]):
     def undo(self, opened: OpenedStep) -> bytes:
         name, size, digest = self._check_reference(opened)
         try:
-            body = self.store.read(opened.place, name, size)
+            body = self._store.read(opened.place, name, size)
         except FileNotFoundError:
             raise CannotDecode(
                 "The object with the body is missing from the store",
@@ -171,6 +171,20 @@ class Stored(StepCodec[In_contra, Out_co]):
             )
         return name, int(size), digest
 
+    def discard_from(self, raw: bytes, place: bytes, id: str) -> None:
+        name = owned_object(raw, id) if self._deletes else None
+        if name is None:
+            return
+        try:
+            self._store.delete(place, name)
+        except Exception as error:  # noqa: BLE001 - the sweep deletes it
+            _log.warning(
+                "the stored body of a deleted message remains until the sweep, since %r can't "
+                "delete it: %s",
+                self._store,
+                type(error).__name__,
+            )
+
     def load_from(self, raw: bytes, place: bytes) -> bytes:
         if not is_formatted(raw):
             return raw
@@ -185,7 +199,7 @@ class Stored(StepCodec[In_contra, Out_co]):
         return replace(body, steps=body.steps[:-1], payload=payload).format().encode()
 
     def __repr__(self) -> str:
-        return f"Stored({self.wrapped!r}, store={self.store!r}, above={self._above})"
+        return f"Stored({self.wrapped!r}, store={self._store!r}, above={self._above})"
 
 
 def without_store(codec: Codec) -> Codec:

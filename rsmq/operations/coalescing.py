@@ -18,6 +18,7 @@ from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.operations.scripts import load
 from rsmq.operations.sending import LARGE_BODY_BYTES, send_each, send_each_in_two_steps
+from rsmq.wire.body_format import is_stored
 from rsmq.wire.ids import make_id_suffixes
 
 #: The maximum number of calls in a batch.
@@ -65,7 +66,8 @@ class _Keys(NamedTuple):
 def _send_group(operation: Operation[Any]) -> Hashable:
     raw, _, delay, _, channel = operation.args
     # Each message that is sent to the front is before the last one, those of a batch are in order.
-    if channel or delay == b"front" or len(raw) >= HUGE_BODY_BYTES:
+    # A batch gives its ids to the messages in order, and a stored body is named by its own.
+    if channel or delay == b"front" or len(raw) >= HUGE_BODY_BYTES or is_stored(raw):
         return None
     return operation.keys, delay, len(raw) >= LARGE_BODY_BYTES
 

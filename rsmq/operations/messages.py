@@ -62,19 +62,20 @@ def send_message(  # noqa: PLR0917 - as the next comment
     """
     keys = namespace.queue(qname)
     delay, checked = _NOT_DELAYED if not options else check_send(options)
+    id_end = make_id_suffix()
     if isinstance(codec, QueueCodec):
-        codec = codec.for_queue(keys.zset)
+        codec = codec.for_message(keys.zset, id_end)
     raw, size = encode_body(body, codec)
     channel = keys.channel if realtime else b""
     if checked is not None:
         return send_with_options(
-            keys, (raw, digits(size)), delay, channel, checked,
+            keys, (raw, digits(size)), delay, channel, checked, id_end=id_end,
             confirmation=confirmation, limit=limit,
         )  # fmt: skip
     operation = Operation(
         load("send_message"),
         (keys.hash, keys.zset),
-        (raw, digits(size), delay, make_id_suffix(), channel),
+        (raw, digits(size), delay, id_end, channel),
         decode_name,
         _NEVER,
         (keys.name,),

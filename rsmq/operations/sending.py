@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
 
-from rsmq.codecs import Codec, QueueCodec, bind_codec
+from rsmq.codecs import Codec, QueueCodec, bind_codec, blocks
 from rsmq.errors import InvalidValue
 from rsmq.operations.arguments import check_batch, digits, encode_body, resolve_queues
 from rsmq.operations.confirmation import Confirm
@@ -64,8 +64,15 @@ def send_messages(
     keys = namespace.queue(qname)
     found = check_batch("bodies", bodies)
     delay, checked = check_send(options, BATCH, len(found))
-    bound = bind_codec(codec, keys.zset)
-    encoded = [encode_body(body, bound) for body in found]
+    id_ends = make_id_suffixes(len(found))
+    if blocks(codec):
+        encoded = [
+            encode_body(body, codec.for_message(keys.zset, id_end))
+            for body, id_end in zip(found, id_ends, strict=True)
+        ]
+    else:
+        bound = bind_codec(codec, keys.zset)
+        encoded = [encode_body(body, bound) for body in found]
     raws = [raw for raw, _ in encoded]
     total = sum(map(len, raws))
     if total > MAX_BATCH_BYTES:
@@ -79,16 +86,8 @@ def send_messages(
         )
     largest = max((size for _, size in encoded), default=1)
     channel = keys.channel if realtime else b""
-    return send_raws(
-        keys,
-        raws,
-        largest=largest,
-        delay=delay,
-        channel=channel,
-        options=checked,
-        confirmation=confirmation,
-        limit=limit,
-    )
+    batch = _Batch(keys, raws, id_ends, digits(largest), delay, channel, confirmation, limit)
+    return _send_batch(keys, batch, checked)
 
 
 def publish(
@@ -154,13 +153,17 @@ def send_raws(
         channel: the channel to publish to; empty for none.
         options: their options, checked; None for none.
     """
-    total = sum(map(len, raws))
     suffixes = make_id_suffixes(len(raws))
     batch = _Batch(keys, raws, suffixes, digits(largest), delay, channel, confirmation, limit)
+    return _send_batch(keys, batch, options)
+
+
+def _send_batch(keys: QueueKeys, batch: _Batch, options: SendOptions | None) -> Steps[list[str]]:
     if options is not None:
-        batch.suffixes = options.mark(suffixes)
+        batch.suffixes = options.mark(batch.suffixes)
         return _single_step(batch.with_options(keys, options))
-    if len(raws) > 1 and total >= LARGE_BODY_BYTES * len(raws):
+    number = len(batch.raws)
+    if number > 1 and sum(map(len, batch.raws)) >= LARGE_BODY_BYTES * number:
         return batch.in_two_steps()
     return _single_step(batch.in_one_step())
 
@@ -172,6 +175,7 @@ def send_with_options(
     channel: bytes,
     options: SendOptions,
     *,
+    id_end: bytes,
     confirmation: Confirm | None,
     limit: TimeLimit | None,
 ) -> Operation[str]:
@@ -182,9 +186,10 @@ def send_with_options(
         body: the body, and its size as maxsize counts it.
         delay: its delay, in the format of ``send_messages.lua``.
         channel: the channel to publish to; empty for none.
+        id_end: the random part of its id.
     """
     raw, size = body
-    suffixes = options.mark([make_id_suffix()])
+    suffixes = options.mark([id_end])
     if options.groups is not None and options.has_groups_only:
         return Operation(
             load("send_to_group"),

@@ -11,6 +11,7 @@ the grammar.
 from __future__ import annotations
 
 import binascii
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ PREFIX = b"rsmq-body/"
 
 _HEAD = re.compile(rb"rsmq-body/1:(?P<steps>[\w=.~,/%-]*):(?P<fields>[\w=.~;%-]*):")
 _KEY_ID = re.compile(rb"rsmq-body/1:(?:[\w=.~/%-]*,)*?aes256gcm=([\w.-]{1,64})[,:]")
+_ID_END, _ID_END_KEPT = 22, 20
 _STORED = re.compile(rb"rsmq-body/1:(?:[\w=.~/%-]*,)*?stored=")
 _FROM, _HEADERS = "from", "headers"
 
@@ -179,6 +181,39 @@ def headers_of(raw: bytes) -> dict[str, str]:
 def is_stored(raw: bytes) -> bool:
     """Return whether a body is the name of an object of a store."""
     return _STORED.match(raw) is not None
+
+
+def name_object(id: bytes) -> str:
+    """
+    Return the name of the object that belongs to one message.
+
+    Args:
+        id: the id of the message, or its last 22 characters. The last two of them may change: they
+            mark messages with groups.
+    """
+    return hashlib.sha256(id[-_ID_END:][:_ID_END_KEPT]).hexdigest()[:32]
+
+
+def owned_object(raw: bytes, id: str) -> str | None:
+    """
+    Return the name of the object that only this message can have; None if there is none.
+
+    A message owns its object while it is in the queue that it was sent to, and its id names the
+    object. Whatever copies a body gives another id, or adds the first queue.
+
+    Args:
+        raw: the body as it is in the queue.
+        id: the id of the message.
+    """
+    if not is_stored(raw):
+        return None
+    try:
+        head, _ = parse_head(raw)
+    except FormatError:
+        return None
+    name = name_object(id.encode("utf-8", "surrogateescape"))
+    is_owned = head.origin is None and head.steps[-1].parameters[:1] == (name,)
+    return name if is_owned else None
 
 
 def key_id_of(raw: bytes) -> str | None:

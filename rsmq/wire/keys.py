@@ -236,6 +236,11 @@ class Namespace:
         return encode_name(f"{self.name}:x:unused_bodies")
 
     @property
+    def swept_bodies(self) -> bytes:
+        """Extension data of stored bodies: is there for an hour after workers have swept them."""
+        return encode_name(f"{self.name}:x:swept_bodies")
+
+    @property
     def history(self) -> bytes:
         """Extension data of recorders: the sums of the histories of all queues."""
         return encode_name(f"{self.name}:x:history")

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 
 import pytest
 from obstore.store import MemoryStore, S3Store
 
 from rsmq import JSON, RSMQ, InvalidValue, NotPossible
 from rsmq.body_stores import ObjectStore, RedisStore, SweptBodies, sweep, sweep_bodies
-from rsmq.codecs import Stored
+from rsmq.codecs import Compressed, Stored
+from rsmq.worker import Worker
+from rsmq.worker.settle import stored_bodies
+from rsmq.worker.settle.stored_bodies import FIRST_SWEEP_SECONDS, SWEEP_SECONDS, StoredBodies
+from tests.nodes import wait_until
 from tests.s3 import BUCKET, s3_server
 
 BODY = ["x" * 50] * 5
@@ -208,3 +213,143 @@ def test_random_programs_on_s3_lose_nothing_and_leave_nothing(rsmq, raw, ns, ser
         assert used
         for client in clients:
             client.close()
+
+
+def sweep_now(bodies, seconds):
+    """Let a sweep of a worker begin if it is due, and wait for its end."""
+    bodies.sweep(time.monotonic() + seconds)
+    if bodies._sweep is not None:
+        bodies._sweep.join()
+
+
+def test_workers_sweep_once_an_hour_together(rsmq, raw, ns, store, codec):
+    rsmq.create_queue("q")
+    rsmq.delete_message("q", rsmq.send_message("q", BODY, codec=codec))
+    kept = rsmq.send_message("q", BODY, codec=codec)
+    claim, record = f"{ns}:x:swept_bodies", f"{ns}:x:unused_bodies"
+    bound = codec.for_queue(f"{ns}:q".encode())
+    first, second = (StoredBodies(rsmq, [bound, JSON, bound]) for _ in range(2))
+
+    sweep_now(first, FIRST_SWEEP_SECONDS - 10)
+    assert not raw.exists(claim)
+    sweep_now(first, FIRST_SWEEP_SECONDS)
+    assert 3_500_000 < raw.pttl(claim) <= 3_600_000
+    assert raw.hlen(record) == 1
+    age(raw, ns)
+    for bodies in (first, second):
+        sweep_now(bodies, FIRST_SWEEP_SECONDS + SWEEP_SECONDS)
+        assert len(names_in(store, ns)) == 2  # another one has swept in this hour
+    raw.delete(claim)
+    sweep_now(second, FIRST_SWEEP_SECONDS + 3 * SWEEP_SECONDS)
+    assert len(names_in(store, ns)) == 1
+    assert rsmq.get_message("q", kept, codec=codec).body == BODY
+    for bodies in (first, second):
+        bodies.close()
+
+
+def test_a_worker_without_a_store_sweeps_nothing(rsmq, raw, ns):
+    bodies = StoredBodies(rsmq, [JSON, Compressed(JSON)])
+    sweep_now(bodies, 10 * SWEEP_SECONDS)
+    assert bodies._sweep is None
+    assert not raw.exists(f"{ns}:x:swept_bodies")
+
+
+def test_a_sweep_of_a_worker_that_fails_or_ends_is_no_error(rsmq, raw, ns, caplog):
+    class AwayStore(ObjectStore):
+        def read(self, *args):
+            raise ConnectionError("away")
+
+    codec = Stored(JSON, store=AwayStore(MemoryStore()), above=20)
+    bodies = StoredBodies(rsmq, [codec])
+    sweep_now(bodies, FIRST_SWEEP_SECONDS)
+    assert "the stored bodies were not swept: away" in caplog.text
+
+    rsmq.create_queue("q")
+    codec = Stored(JSON, store=ObjectStore(MemoryStore()), above=20)
+    rsmq.send_message("q", BODY, codec=codec)
+    raw.delete(f"{ns}:x:swept_bodies")
+    caplog.clear()
+    bodies = StoredBodies(rsmq, [codec])
+    bodies.close()
+    sweep_now(bodies, FIRST_SWEEP_SECONDS)
+    assert caplog.text == ""
+
+
+def test_the_loop_of_a_worker_sweeps(rsmq, raw, ns, store, codec, monkeypatch):
+    monkeypatch.setattr(stored_bodies, "FIRST_SWEEP_SECONDS", 0)
+    rsmq.create_queue("q")
+    worker = Worker(rsmq)
+    worker.listener("q", codec=codec, retry_forever=True)(lambda _: None)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    wait_until(lambda: raw.exists(f"{ns}:x:swept_bodies") and names_in(store, ns) == set())
+    worker.stop()
+    thread.join()
+
+
+def keys_with(raw, ns, text):
+    """Return the keys of hashes that have a value with this text."""
+    keys = [key for key in raw.scan_iter(f"{ns}:*") if raw.type(key) == b"hash"]
+    return [key for key in keys if any(text in value for value in raw.hvals(key))]
+
+
+@pytest.mark.parametrize("way", ["move", "dead letter", "undo"])
+def test_a_message_that_moves_in_each_reading_keeps_its_object(
+    rsmq, raw, ns, store, codec, monkeypatch, way
+):
+    """Each reading sees the keys where it is not yet, then it moves, then those where it was."""
+    rsmq.create_queue("q")
+    rsmq.create_queue("other")
+    if way == "dead letter":
+        rsmq.set_dead_letter_policy("q", "other", max_receives=1)
+    rsmq.send_message("q", BODY, codec=codec)
+    (name,) = names_in(store, ns)
+    read_keys, moves = sweep._read_keys, []
+
+    def move():
+        moves.append(way)
+        is_first = len(moves) % 2 == 1
+        if way == "move":
+            source, target = ("q", "other") if is_first else ("other", "q")
+            rsmq.move_messages(rsmq.receive_messages(source, 1, vt=0), target)
+        elif way == "dead letter" and is_first:
+            for _ in range(2):
+                rsmq.receive_message("q", vt=0)
+        elif way == "dead letter":
+            rsmq.redrive_messages("other", "q")
+        elif is_first:
+            rsmq.trash.purge_queue("q")
+        else:
+            rsmq.trash.undo(rsmq.trash.list()[0].id)
+
+    def read_and_move(queues):
+        keys = list(read_keys(queues))
+        (place,) = keys_with(raw, ns, f"stored={name}".encode())
+        yield from (key for key in keys if key != place)
+        move()
+        yield place
+
+    monkeypatch.setattr(sweep, "_read_keys", read_and_move)
+    for _ in range(4):
+        assert sweep_bodies(rsmq, store).deleted == 0
+        age(raw, ns)
+    assert len(moves) >= 4
+    monkeypatch.undo()
+    assert sweep_bodies(rsmq, store) == SweptBodies(1, 0, 0)
+    assert names_in(store, ns) == {name}
+
+
+def test_two_stores_of_a_namespace_are_swept_each_for_itself(rsmq, raw, ns, server):
+    stores = [ObjectStore(MemoryStore()), RedisStore(server.url)]
+    rsmq.create_queue("q")
+    for store in stores:
+        codec = Stored(JSON, store=store, above=20)
+        rsmq.delete_message("q", rsmq.send_message("q", BODY, codec=codec))
+    raw.hset(f"{ns}:x:unused_bodies", "gone long ago", LONG_AGO)
+    for _ in range(2):
+        for store in stores:
+            sweep_bodies(rsmq, store)
+    assert len(raw.hkeys(f"{ns}:x:unused_bodies")) == 2
+    for name in raw.hkeys(f"{ns}:x:unused_bodies"):
+        raw.hset(f"{ns}:x:unused_bodies", name, int(time.time() - 2 * 86_400) * 1000)
+    assert [sweep_bodies(rsmq, store).deleted for store in stores] == [1, 1]

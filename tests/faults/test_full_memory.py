@@ -60,6 +60,7 @@ UNCHANGING = {
     "list_flows": (["rsmq:x:flow:all"], ["", 9]),
     "claim_key": ([H, "rsmq:q:x:dedup"], ["http:key", "digest", 99_000, "key"]),
     "count_unbegun": ([H, Z], [NO_ID]),
+    "claim_unused_bodies": (["rsmq:x:unused_bodies"], [1, "name"]),
     "create_queue": ([H, Z, INDEX], ["q", 30, 0, 65_536]),
     "dead_letter_origins": ([H, Z], ["", 0, 9]),
     "dead_letter_messages":

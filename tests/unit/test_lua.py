@@ -268,6 +268,7 @@ def test_scripts_spell_keys_and_fields_as_the_package_wire_does():
     names |= {*fields.MESSAGE_SUFFIXES, fields.EXTENSION_PREFIX}
     names |= {name.encode() for name in ALL_QUEUE_FIELDS}
     names.add(b"total")  # of the progress of a job
+    names.add(Namespace("ns").unused_bodies.removeprefix(b"ns"))
     names.add(Namespace("ns").due_schedules.removeprefix(b"ns"))  # has the checks of flows
     code = "".join(
         line.partition("--")[0] + "\n"

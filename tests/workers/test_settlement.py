@@ -15,6 +15,7 @@ from rsmq.worker.listener import Handlers, make_listener
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.operations import ReceiveRequest, receive_for_worker
 from rsmq.worker.settle.settler import Settler
+from rsmq.worker.settle.stored_bodies import StoredBodies
 from rsmq.worker.state.jobs import SingleJob
 from rsmq.worker.state.lane import Lane
 from rsmq.worker.state.message_state import BEGIN, BEGIN_CALL, change_call, change_message
@@ -45,7 +46,7 @@ def connection(client):
 
 @pytest.fixture
 def settler(connection):
-    return Settler(connection, Hooks([]))
+    return Settler(connection, Hooks([]), StoredBodies(connection.client, ()))
 
 
 @pytest.fixture

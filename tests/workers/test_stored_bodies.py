@@ -135,3 +135,54 @@ def test_a_missing_object_makes_a_dead_letter(env, store, kind):
     assert received == []
     assert "missing from the store" in dead.reason.exception
     assert len(store.threads) == 1
+
+
+@pytest.mark.parametrize("inner", [JSON, Compressed(JSON, above=0)])
+@pytest.mark.parametrize("kind", ["thread", "task", "batch", "group", "tracked"])
+def test_a_handled_message_takes_its_object_along(env, store, kind, inner):
+    codec = Stored(inner, store=store, above=20)
+    env.create_queues("q")
+    read_by_hook = []
+
+    class ReadsBodies(Middleware):
+        def on_success(self, message):
+            read_by_hook.append(message.body)
+
+    async def handle_later(body):
+        pass
+
+    worker = Worker(env.rsmq, middleware=[ReadsBodies()])
+    if kind == "group":
+        group = worker.handlers("q", codec=codec, retry_forever=True)
+        group.handler("first")(lambda _: None)
+        group.handler("second")(lambda _: None)
+    else:
+        worker.listener(
+            "q", codec=codec, retry_forever=True, batch=10 if kind == "batch" else None,
+            **({"track": True} if kind == "tracked" else {}),
+        )(handle_later if kind == "task" else lambda _: None)  # fmt: skip
+    env.rsmq.send_messages("q", [BODY, 5, BODY], codec=codec)
+    run(worker)
+
+    assert env.is_empty("q")
+    assert list(store.list(env.ns.encode())) == []
+    assert sorted(read_by_hook, key=str) == sorted([BODY, 5, BODY], key=str)
+
+
+def test_a_dropped_message_takes_its_object_along_and_a_dead_letter_keeps_it(env, store):
+    codec = Stored(JSON, store=store, above=20)
+    env.create_queues("drops", "dies", "dead")
+
+    def fail(body):
+        raise ValueError(body[0])
+
+    worker = Worker(env.rsmq)
+    worker.listener("drops", codec=codec, max_retries=1, backoff=[0.1], drop=True)(fail)
+    worker.listener("dies", codec=codec, max_retries=0, dead_letter_queue="dead")(fail)
+    env.rsmq.send_message("drops", BODY, codec=codec)
+    env.rsmq.send_message("dies", BODY, codec=codec)
+    run(worker)
+
+    ((place, _),) = store.list(env.ns.encode())
+    assert place.endswith(b":dies")
+    assert env.rsmq.peek_messages("dead", codec=codec)[0].body == BODY

@@ -45,6 +45,7 @@ from rsmq.worker.run.quarantine import Quarantine
 from rsmq.worker.run.run_queue import TARGET_START_SECONDS, make_run_queue
 from rsmq.worker.run.stacks import report_calls
 from rsmq.worker.settle.settler import Settler
+from rsmq.worker.settle.stored_bodies import StoredBodies
 from rsmq.worker.state.arrivals import Arrivals
 from rsmq.worker.state.calls import Job
 from rsmq.worker.state.jobs import GroupJob, TrackedJob
@@ -146,7 +147,8 @@ class WorkerLoop:
         self._has_fixed_name = registered_at is not None
         if registered_at is not None:
             self.run_queue.start_deadline = registered_at + TTL
-        self._settler = Settler(connection, hooks)
+        self._stored_bodies = StoredBodies(connection.client, (lane.codec for lane in lanes))
+        self._settler = Settler(connection, hooks, self._stored_bodies)
         self._heartbeat = Heartbeat(connection, lanes, self._settler, self.run_queue, hooks)
         self._gates = Gates(connection, lanes, hooks, self._heartbeat)
         self._quarantine = Quarantine(connection, self.run_queue, self._settler)
@@ -296,6 +298,7 @@ class WorkerLoop:
             self._prefetcher.stop_waiting()
             for executor in self._executors.values():
                 executor.stop()
+            self._stored_bodies.close()
             self._hooks.call("after_stop", self._worker)
             self._scheduler.join()
             self.finished.set()
@@ -338,6 +341,7 @@ class WorkerLoop:
             if not connection.attempt(self._send_heartbeat) and connection.is_pausing:
                 self._next_heartbeat_at = connection.retry_at
             self._queue_refresh.run()
+            self._stored_bodies.sweep(now)
         self._prefetcher.release_unknown_messages()
         if self.is_stopping:
             self._release_waiting()

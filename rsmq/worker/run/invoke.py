@@ -297,7 +297,9 @@ def _load_bodies(job: Job) -> None:
 
     def load(lease: Lease) -> BaseException | None:
         try:
-            lease.raw = lane.codec.load(lease.raw)  # type: ignore[attr-defined]
+            raw = lease.raw
+            lease.raw = lane.codec.load(raw)  # type: ignore[attr-defined]
+            lease.reference = raw
         except BodyUnavailable as error:
             return Defer(str(error))
         except Exception as error:  # noqa: BLE001 - the message fails

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from redis.exceptions import ResponseError
 
+from rsmq.codecs import blocks
 from rsmq.errors import InvalidValue, QueueNotFound
 from rsmq.errors.guarded_log import get_logger
 from rsmq.errors.printable import format_count
@@ -49,6 +50,7 @@ from rsmq.worker.outcome import (
 )
 from rsmq.worker.settle.pending import DeadLetterKind, Decision, Kind, PendingOutcomes
 from rsmq.worker.settle.refusals import find_refusals, first_of_bytes, next_message_of
+from rsmq.worker.settle.stored_bodies import StoredBodies
 from rsmq.worker.state.calls import Job, Lease
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.jobs import GroupJob, SingleJob
@@ -79,9 +81,9 @@ MANY_ATTEMPTS = 10
 _MAX_TRACEBACK_CHARACTERS = 4000
 _MAX_TEXT_CHARACTERS = 500
 
-#: The digits of a message that is not in its queue, and of one that another consumer has received
-#: since.
-_GONE, _RECEIVED_AGAIN = b"02"
+#: The digits of a message that is not in its queue, of one that was settled, and of one that
+#: another consumer has received since.
+_GONE, _DONE, _RECEIVED_AGAIN = b"012"
 
 
 class Settler:
@@ -93,8 +95,11 @@ class Settler:
         lost: the messages that were lost while their calls ran, in this turn of the loop.
     """
 
-    def __init__(self, connection: WorkerConnection, hooks: Hooks) -> None:
+    def __init__(
+        self, connection: WorkerConnection, hooks: Hooks, stored_bodies: StoredBodies
+    ) -> None:
         self.numbers = Numbers()
+        self._stored_bodies = stored_bodies
         self.lost: list[tuple[Lane, Lease]] = []
         self._connection = connection
         self._hooks = hooks
@@ -323,6 +328,7 @@ class Settler:
             for (kind, items), results in zip(parts, self._write_groups(groups), strict=True):
                 pending.settlements.remove(kind, len(items))
                 self._finish_write(kind, items, results)
+                self._discard_bodies(kind, items, results)
 
     def _make_group(self, kind: Kind, items: list[Any]) -> Settlement:
         """Return the argument of ``settle_messages`` for messages, and call hooks for them."""
@@ -402,7 +408,9 @@ class Settler:
             else:
                 self._give_up(lane, lease, refusal)
         written = [lease for lease in leases if lease not in refusals]
-        self._finish_write(kind, written, b"".join(each for each in results if len(each) == 1))
+        digits = b"".join(each for each in results if len(each) == 1)
+        self._finish_write(kind, written, digits)
+        self._discard_bodies(kind, written, digits)
 
     def _give_up(self, lane: Lane, lease: Lease, refusal: Exception) -> None:
         """Give up a message that was handled, because what follows it can't be sent."""
@@ -436,6 +444,14 @@ class Settler:
                     _log_gone(decision)
                 elif decision.lease.state is SETTLED:
                     self._finish_retry_or_drop(decision)
+
+    def _discard_bodies(self, kind: Kind, items: list[Any], results: bytes) -> None:
+        """Delete what is stored elsewhere for messages that were deleted."""
+        codec = kind.lane.codec
+        if kind.action == "delete" and blocks(codec):
+            for lease, digit in zip(_leases_of(kind, items), results, strict=True):
+                if digit == _DONE:  # else another client may have moved it
+                    self._stored_bodies.discard(codec, lease.reference or lease.raw, lease.id)
 
     def _report_successes(self, lane: Lane, leases: list[Lease]) -> None:
         for lease in leases if self._hooks["on_success"] else ():

@@ -21,6 +21,8 @@ class Lease(DeliveredLease, Protocol):
     A message in flight. All times are monotonic seconds of this process.
 
     Attributes:
+        reference: the body as it is in the queue, if it was stored elsewhere and ``raw`` has it
+            now; else None. Written by the call that loads it.
         unbegun: how many of its earlier receives began no handler call.
         max_retries: the number of retries that it was sent with; None if it has none.
         policy: the policy of its listener, with this number.
@@ -31,6 +33,7 @@ class Lease(DeliveredLease, Protocol):
             ``encode_progress`` returns it; empty if there is none. In a child process the last one.
     """
 
+    reference: bytes | None
     unbegun: int
     max_retries: int | None
     renew_at: float

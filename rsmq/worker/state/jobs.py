@@ -112,6 +112,7 @@ class SingleJob(_Deliverable):
         "next_message",
         "raw",
         "received_at",
+        "reference",
         "renew_at",
         "started_at",
         "state",
@@ -131,6 +132,7 @@ class SingleJob(_Deliverable):
         self.lane = lane
         self.id = id
         self.raw = raw
+        self.reference: bytes | None = None
         self.count = count
         self.first_received_ms = first_received_ms
         self.received_at = received_at
@@ -234,6 +236,7 @@ class BatchMessage(_Deliverable):
         "id",
         "max_retries",
         "raw",
+        "reference",
         "renew_at",
         "state",
         "unbegun",
@@ -244,6 +247,7 @@ class BatchMessage(_Deliverable):
         self._job = job
         self.id = single.id
         self.raw = single.raw
+        self.reference: bytes | None = None
         self.count = single.count
         self.first_received_ms = single.first_received_ms
         self.renew_at = single.renew_at
