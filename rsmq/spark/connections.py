@@ -138,14 +138,6 @@ class SparkServer:
         except NoPermissionError:
             return [None] * len(ids)
 
-    def count_held_back(self, keys: QueueKeys) -> int:
-        """Return the number of records of messages that are held back; 0 without the right."""
-        try:
-            number: int = self.call("ZCARD", keys.held_back)
-        except NoPermissionError:
-            return 0
-        return number
-
     def read_run(self) -> bytes | None:
         """
         Return the id of the present run of the server that has the queues.

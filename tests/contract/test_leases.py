@@ -564,6 +564,79 @@ def test_a_missing_queue_is_not_leased(env):
     assert env.state() == {}
 
 
+@pytest.fixture
+def rows(env, queue):
+    """Messages a1, a2, b1, a3 and c1 with groups, and one without; their ids as stored, by body."""
+    bodies = ["a1", "a2", "b1", "a3", "c1"]
+    sent = env.rsmq.send_messages("q", bodies, groups=[body[0] for body in bodies])
+    sent.append(env.rsmq.send_message("q", "plain"))
+    return dict(zip([*bodies, "plain"], map(str.encode, sent), strict=True))
+
+
+def bodies_of(part):
+    return [raw.decode() for raw in part.raws]
+
+
+def test_a_part_with_rows_has_consecutive_messages_of_each_group(env, keys, rows):
+    assert lease(env, keys, has_rows=True) == 6
+
+    assert bodies_of(part_of(env, keys)) == ["a1", "a2", "a3", "b1", "c1", "plain"]
+    assert env.raw.zrange(keys.held_back, 0, -1) == []
+    members = {rows[name] for name in ("a1", "a2", "b1", "a3", "c1")}
+    assert {each[2:] for each in env.raw.zrange(keys.admitted, 0, -1)} == members
+    assert env.fields("q")["x:limited"] == "2"
+    packed = env.raw.hget(keys.leases, name_part(FIRST, 0))
+    assert msgpack.unpackb(packed, raw=True)[3] == [2, 3]
+    assert set(env.scores("q").values()) == {max(env.scores("q").values())}
+
+    late = env.rsmq.send_message("q", "a4", group="a").encode()
+    assert lease(env, keys, make_batch("lease", 2), has_rows=True) == 0
+    assert acknowledge(env, keys) == (6, 0)
+    assert [each[2:] for each in env.raw.zrange(keys.admitted, 0, -1)] == [late]
+    assert env.raw.hkeys(keys.group_of) == [late]
+    assert env.rsmq.receive_message("q").body == "a4"
+
+
+def test_a_part_without_rows_has_the_receipts_of_before(env, keys, rows):
+    assert lease(env, keys) == 4
+    packed = env.raw.hget(keys.leases, name_part(FIRST, 0))
+    assert len(msgpack.unpackb(packed, raw=True)) == 3
+    assert "x:limited" not in env.fields("q")
+    second = make_batch("lease", 2)
+    assert lease(env, keys, second, has_rows=True) == 0
+
+
+def test_a_row_ends_at_the_limits_of_a_part(env, keys, rows):
+    assert lease(env, keys, most=2, has_rows=True) == 2
+    assert bodies_of(part_of(env, keys)) == ["a1", "a2"]
+    assert lease(env, keys, part=1, most=3, has_rows=True) == 3
+    assert bodies_of(part_of(env, keys, part=1)) == ["b1", "c1", "plain"]
+    assert acknowledge(env, keys) == (2, 0)
+    third = make_batch("lease", 2)
+    assert lease(env, keys, third, max_bytes=2, has_rows=True) == 1
+    assert bodies_of(part_of(env, keys, third)) == ["a3"]
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_messages_behind_a_lost_one_of_their_group_are_given_up(env, keys, rows, is_gone):
+    lease(env, keys, has_rows=True)
+    if is_gone:
+        env.rsmq.delete_message("q", rows["a2"].decode())
+    else:
+        env.raw.hincrby(keys.hash, rows["a2"] + b":rc", 1)
+    receipts = parse_receipts(env.raw.hget(keys.leases, name_part(FIRST, 0)))
+    valid = [id != rows["a2"] for id in receipts.ids]
+    assert [receipts.ids[at] for at in receipts.find_valid(valid)] == [
+        rows[name] for name in ("a1", "b1", "c1", "plain")
+    ]
+
+    assert acknowledge(env, keys) == (4, 1 if is_gone else 2)
+
+    left = {"a3"} if is_gone else {"a2", "a3"}
+    assert set(env.scores("q")) == {rows[name].decode() for name in left}
+    assert env.raw.exists(keys.leases) == 0 or not env.raw.hexists(keys.leases, name_part(FIRST, 0))
+
+
 @pytest.mark.parametrize("remove", ["delete_queue", "purge_queue"])
 def test_extension_data_is_removed_with_the_messages(env, keys, remove):
     env.rsmq.send_messages("q", ["a", "b"])

@@ -132,7 +132,7 @@ def test_a_stream_has_the_messages_of_all_namespaces_once(env):
             "queues": {name: {"q": 7} for name in env.names},
         }
     ]  # fmt: skip
-    hidden = {"visible": 0, "hidden": 7, "held_back": 0}
+    hidden = {"visible": 0, "hidden": 7, "held_back": 0, "retrying": 0}
     assert query.progress["backlog"] == {f"{name}:q": hidden for name in env.names}
     sent += send(env, 2, "n")
     query.run_until_empty()

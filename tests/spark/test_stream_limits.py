@@ -259,7 +259,7 @@ def test_a_queue_may_be_deleted_while_its_backlog_is_read(env, monkeypatch):
     monkeypatch.setattr(client, "peek_messages", delete_before)
     read = stream_queues.read_backlog([env.queue("a2"), env.queue("a1")])
     assert read.oldest_age < 20
-    assert read.queues["a1"] == {"visible": 1, "hidden": 0, "held_back": 0}
+    assert read.queues["a1"] == {"visible": 1, "hidden": 0, "held_back": 0, "retrying": 0}
 
 
 def test_oldest_age_is_that_of_the_first_visible_message(env, queue):

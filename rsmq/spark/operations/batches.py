@@ -8,6 +8,7 @@ restart too. Every operation here is idempotent, and works on one part.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -53,11 +54,25 @@ class PartReceipts:
         ids: their ids, as stored.
         receive_counts: how often each was received, including this time.
         first_received_ms: when each was first received, Unix ms; None if that is not a number.
+        follows: the places of those that are behind the message before them in their group.
     """
 
     ids: list[bytes]
     receive_counts: list[int]
     first_received_ms: list[int | None]
+    follows: tuple[int, ...] = ()
+
+    def find_valid(self, is_valid: Sequence[bool]) -> list[int]:
+        """
+        Return the places of messages that a batch may have.
+
+        Those behind one of their group that is not valid are given up with it, as by
+        ``acknowledge_leased``.
+        """
+        valid = list(is_valid)
+        for place in self.follows:
+            valid[place] = valid[place] and valid[place - 1]
+        return [place for place, each in enumerate(valid) if each]
 
 
 class Batch(NamedTuple):
@@ -130,6 +145,7 @@ class PartLimits:
         max_messages: the most messages to receive; more than 1,000 count as 1,000.
         max_bytes: the most bytes of bodies in the part.
         is_first: whether the first body of the part may be larger than that.
+        has_rows: whether each message with a group is followed by the next ones of its group.
         vt: the visibility timeout, seconds.
         latest_ms: receives only messages that became visible until this Unix time in ms; None is
             the server's present time.
@@ -144,6 +160,7 @@ class PartLimits:
     dead_letters: DeadLetterPolicy | None
     max_bytes: int = MAX_BATCH_BYTES
     is_first: bool = True
+    has_rows: bool = False
 
 
 def lease_messages(
@@ -184,6 +201,7 @@ def lease_messages(
             encode_name(batch.query),
             batch.holder.encode(),
             b"1" if wanted.is_first else b"",
+            b"1" if wanted.has_rows else b"",
         ),
         lambda reply: LeasedPart(
             reply[0], None if reply[1] < 0 else reply[1], bool(reply[2]), reply[3]
@@ -198,14 +216,15 @@ def name_part(batch: Batch, part: int) -> bytes:
 
 def parse_receipts(packed: bytes) -> PartReceipts:
     """Return the receipts of a part, from its field in the leases of a queue."""
-    received_ms, ids, received_before = msgpack.unpackb(packed, raw=True)
+    received_ms, ids, received_before, *follows = msgpack.unpackb(packed, raw=True)
     counts: list[int] = [1] * len(ids)
     first_ms: list[int | None] = [received_ms] * len(ids)
     for index in range(0, len(received_before), 3):
         place = received_before[index] - 1
         counts[place] = int(received_before[index + 1])
         first_ms[place] = parse_integer(received_before[index + 2] or None)
-    return PartReceipts(ids, counts, first_ms)
+    behind = tuple(at - 1 for places in follows for at in places)
+    return PartReceipts(ids, counts, first_ms, behind)
 
 
 def acknowledge_leased(
@@ -228,7 +247,8 @@ def acknowledge_leased(
             they are due later; None is the server's present time.
 
     Returns:
-        How many messages were deleted, and how many another consumer has received since.
+        How many messages were deleted, and how many another consumer has received since, or are
+        behind such a message of their group.
     """
     return on_queue(
         keys,

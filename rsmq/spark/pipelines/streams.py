@@ -48,12 +48,17 @@ def read_stream(
     """
     Return the messages of queues as a stream, with further options of the source.
 
+    Messages of a group are in a batch together: a run needs no batch for each of them.
+
     Raises:
         NotPossible: this PySpark has no streams that end.
     """
     require_streams()
     all_options = source.options(
-        subscribe=join_names(queues), numPartitions=count_partitions(spark), **options
+        subscribe=join_names(queues),
+        numPartitions=count_partitions(spark),
+        groups="together",
+        **options,
     )
     return spark.readStream.format("rsmq").options(**all_options).load()
 

@@ -32,7 +32,7 @@ SNAPSHOT_OPTIONS = (
 STREAM_OPTIONS = (
     "maxMessagesPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger",
     "minMessagesPerTrigger", "maxTriggerDelay", "visibilityTimeout", "consumerGroup",
-    "maxReceiveCount", "deadLetterQueue", "failOnDataLoss", "idleWait", "leaseRetention",
+    "maxReceiveCount", "deadLetterQueue", "failOnDataLoss", "idleWait", "leaseRetention", "groups",
 )  # fmt: skip
 #: The rules of errors that name an option of the other kind of read.
 _REFUSED_BY_SNAPSHOTS = dict.fromkeys(
@@ -119,6 +119,7 @@ class StreamOptions:
         fail_on_data_loss: whether the query fails if a batch is not in Redis any more.
         idle_wait: how long a poll of empty queues waits for messages, seconds; 0.05 at most.
         lease_retention: how long receipts are stored after the last heartbeat, seconds.
+        has_rows: whether a batch has consecutive messages of a group; else one of each group.
     """
 
     max_messages: int
@@ -131,6 +132,7 @@ class StreamOptions:
     fail_on_data_loss: bool
     idle_wait: float
     lease_retention: float
+    has_rows: bool
 
 
 def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
@@ -296,4 +298,5 @@ def _read_stream_options(reader: OptionReader) -> StreamOptions:
         lease_retention=reader.read_seconds(
             "leaseRetention", max(_WEEK_SECONDS, 2 * vt), 2 * vt, 3 * MAX_SECONDS
         ),
+        has_rows=reader.read_choice("groups", ("one", "together"), "one") == "together",
     )

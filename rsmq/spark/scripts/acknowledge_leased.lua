@@ -1,4 +1,5 @@
--- Deletes the messages of a part of a batch whose receipts are still valid, and the receipts of the part.
+-- Deletes the messages of a part of a batch whose receipts are still valid, and the receipts of the part. Messages behind
+-- one of their group whose receipt is not are left.
 -- Stores the number of the batch as acknowledged, with what its offset counts, even if the part does not exist.
 --
 -- KEYS[1] hash      hash        the queue's attributes, bodies and counters
@@ -14,7 +15,8 @@
 -- ARGV[7] latest    integer     ms from which the next messages of their groups are due, so that a stream that receives
 --                               only what was due at its start receives them too; '' = now
 --
--- returns {number of deleted messages, number of messages that another consumer has received since}
+-- returns {number of deleted messages, number of messages that another consumer has received since, or
+--         that are behind such ones}
 -- errors  none: without the queue or the part there is nothing to delete
 -- source  none in Node; each message is deleted as npm rsmq 0.12.4 deleteMessage deletes it
 -- @include time_ms.lua
@@ -32,11 +34,13 @@ local latest = ARGV[7]
 allow_removal(zset, hash)
 note_acknowledged(acked, query, tonumber(batch), lifetime, nil, counts)
 part = lease .. ':' .. batch .. ':' .. part
-local ids, counts = receipts_of(leases, part)
+local ids, counts, packed = receipts_of(leases, part)
 if not ids then
   return {0, 0}
 end
 local leased, lost = still_leased(hash, zset, ids, counts)
+local given_up
+leased, given_up = with_their_groups(ids, leased, packed)
 redis.call('HDEL', leases, part)
 local removed = 0
 for at = 1, #leased, 4000 do
@@ -44,4 +48,4 @@ for at = 1, #leased, 4000 do
 end
 variadic('HDEL', hash, fields_of(leased))
 note_left(zset, hash, leased, latest ~= '' and math.min(latest, server_time_ms()) or nil)
-return {removed, lost}
+return {removed, lost + given_up}

@@ -22,6 +22,7 @@
 -- ARGV[12] query      string      the query's name in `acked`
 -- ARGV[13] holder     string      id of the process
 -- ARGV[14] first      string      '1': the body of the first message may be larger than `room`
+-- ARGV[15] extends    string      '1': the next messages of their groups too, as in fragments/extending.lua
 --
 -- returns {number of messages in the part, bytes of their bodies, 1 if there may be more due messages, else 0,
 --         the ms until when they are hidden}; the bytes are -1 if the part exists already, and the last 0; the
@@ -43,7 +44,7 @@ local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, number, part, most, room = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local vt, latest, lifetime = ARGV[6], ARGV[7], ARGV[8]
 local namespace, target, limit, query, holder = ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13]
-local first = ARGV[14]
+local first, extends = ARGV[14], ARGV[15]
 
 local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited', 'x:throttle')
 if not stored then
@@ -72,27 +73,39 @@ end
 
 local now = server_time_ms()
 local to = latest == '' and now or math.min(now, latest)
-local due = due_messages(zset, hash, to, tonumber(most), tonumber(room), first == '1', dead,
-  expiry(namespace, zset, hash, stored[6], stored[7]),
-  stored[8], false, stored[7] and stored[7] ~= '1')
+local expires, in_order = expiry(namespace, zset, hash, stored[6], stored[7]), stored[7] and stored[7] ~= '1'
+local due = due_messages(zset, hash, to, tonumber(most), tonumber(room), first == '1', dead, expires, stored[8], false,
+  in_order or extends == '1')
 local size = due.size -- also `room`, if the next body does not fit
+local full = due.number == tonumber(most) or size >= tonumber(room) or due.cleared >= 1000
+local rows
+if extends == '1' and due.number > 0 then
+  -- @include rows.lua
+  rows = receive_rows(hash, zset, due, tonumber(most), tonumber(room), to, dead, expires, stored[7])
+  due, full = rows.due, full or rows.is_full
+end
 if due.number > 0 then
   keep_for(leases, lifetime) -- fails for a user without the right, before anything is changed
   if not stored_holder then
     note_acknowledged(acked, query, last or 0, lifetime, holder)
   end
+  if rows then
+    rows.begin()
+  end
   deliver(hash, zset, due, digits(now), digits(now + vt))
+  if rows then
+    rows.finish(now)
+  end
   local ids = {}
   size = 0
   for each = 1, due.number do
     ids[each], size = due.told[2 * each - 1], size + #due.told[2 * each]
   end
   sizes[1], sizes[#sizes + 1] = now + lifetime, due.number
-  redis.call('HSET', leases, batch .. ':' .. part, cmsgpack.pack({now, ids, due.again}),
+  redis.call('HSET', leases, batch .. ':' .. part, cmsgpack.pack({now, ids, due.again, rows and rows.follows}),
     batch, cmsgpack.pack(sizes))
   keep_for(leases, lifetime)
 end
-local full = due.number == tonumber(most) or due.size >= tonumber(room) or due.cleared >= 1000
 if due.cleared > 0 and not full then -- the next ones of their groups
   full = redis.call('ZRANGEBYSCORE', zset, '-inf', digits(to), 'LIMIT', '0', '1')[1]
 end

@@ -76,6 +76,7 @@ class BatchParts:
                 latest_ms=limits.latest_ms,
                 lifetime=options.lease_retention,
                 dead_letters=options.dead_letters,
+                has_rows=options.has_rows,
             ),
         )
         try:

@@ -204,11 +204,14 @@ def read_leased_messages(queue: SparkQueue, batch: Batch, part: int) -> dict[str
         "receive_count": receipts.receive_counts,
         "first_received": receipts.first_received_ms,
     }
-    valid = [
-        place
-        for place, (raw, count) in enumerate(zip(values[::2], values[1::2], strict=True))
-        if raw is not None and count == b"%d" % receipts.receive_counts[place]
-    ]
+    valid = receipts.find_valid(
+        [
+            raw is not None and count == b"%d" % receive_count
+            for raw, count, receive_count in zip(
+                values[::2], values[1::2], receipts.receive_counts, strict=True
+            )
+        ]
+    )
     if len(valid) == len(receipts.ids):
         return columns
     return {name: [column[place] for place in valid] for name, column in columns.items()}

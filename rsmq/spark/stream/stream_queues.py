@@ -11,6 +11,7 @@ from typing import Any
 
 from rsmq.errors import QueueNotFound
 from rsmq.errors.guarded_log import get_logger
+from rsmq.figures.operations import HiddenCounts, sample_hidden
 from rsmq.spark.connections import SparkQueue, make_queue_not_found
 from rsmq.spark.stream.identity import StreamIdentity
 
@@ -98,7 +99,8 @@ class Backlog:
     Attributes:
         recent_until: the time of ``time.monotonic`` from which it is to be read again.
         queues: by label, how many messages of a queue are visible, hidden, and of the hidden ones
-            held back.
+            held back, or waiting for a retry by a worker; of more than 400 hidden ones, the last
+            two are estimates.
         oldest_age: seconds since the first visible message of any queue was sent; None if there is
             none, or if its id does not have the time.
     """
@@ -133,12 +135,14 @@ def read_backlog(queues: Sequence[SparkQueue]) -> Backlog:
         server, name = queue.server, queue.keys.name
         try:
             attributes = server.rsmq.get_queue_attributes(name)
-            # A sweep removes the records of messages that other clients have deleted.
-            number = server.count_held_back(queue.keys) if attributes.hidden_messages else 0
+            hidden = HiddenCounts()
+            if attributes.hidden_messages:
+                hidden = server.rsmq.run(sample_hidden(queue.keys))
             backlog.queues[queue.label] = {
                 "visible": attributes.visible_messages,
                 "hidden": attributes.hidden_messages,
-                "held_back": min(number, attributes.hidden_messages),
+                "held_back": hidden.held_back,
+                "retrying": hidden.retrying,
             }
             first = server.rsmq.peek_messages(name, 0, 1) if attributes.visible_messages else []
             for message in first:

@@ -108,6 +108,23 @@ def test_an_archive_and_a_drain_take_all_messages_of_groups(
     }
 
 
+def test_an_archive_takes_many_messages_of_few_groups_in_one_batch(
+    spark, rsmq, raw, ns, queues, tmp_path
+):
+    rsmq.create_queue("q")
+    names = [f"{group}{number:03}" for number in range(50) for group in "abcd"]
+    rsmq.send_messages("q", names, groups=[name[0] for name in names])
+    batches = []
+    done = pipelines.archive(spark, queues, "q", str(tmp_path / "archive"), tell=batches.append)
+
+    assert done.messages == 200
+    assert len(batches) == 1
+    assert raw.zcard(f"{ns}:q") == 0
+    assert raw.keys(f"{ns}:q:x:*") == []
+    rows = spark.read.parquet(str(tmp_path / "archive")).select("message", "group").collect()
+    assert sorted(bytes(row["message"]).decode() for row in rows) == sorted(names)
+
+
 def test_a_transformation_takes_all_messages_of_groups(spark, rsmq, queues, sent, tmp_path):
     done = pipelines.transform(
         spark, queues, "q", queues, "out", lambda frame: frame.select("message"),

@@ -1,6 +1,6 @@
 -- The receipts of a lease: parts of batches, each {ms of the receive, {id ...}, {place, receive count,
--- first-received ms, place ...} of the messages that were received before}. All other messages of the part were
--- received for the first time.
+-- first-received ms, place ...} of the messages that were received before, {place ...} of those that are behind the one
+-- before them in their group; may be missing}. All other messages of the part were received for the first time.
 -- @include variadic.lua
 
 -- Returns the ids of a part, the receive count of each as Redis stores it, and the packed receipts; nil if the
@@ -38,4 +38,24 @@ local function still_leased(hash, zset, ids, counts)
     end
   end
   return leased, lost
+end
+
+-- Returns those leased ids that are not behind a message of their group that is not leased, and the number of the others:
+-- they are given up together. A receipt that is not valid never is again, so a later call leaves out at least as many.
+local function with_their_groups(ids, leased, packed)
+  local follows = #leased < #ids and cmsgpack.unpack(packed)[4]
+  if not follows then
+    return leased, 0
+  end
+  local is_leased, kept = {}, {}
+  for _, id in ipairs(leased) do
+    is_leased[id] = true
+  end
+  for _, place in ipairs(follows) do
+    is_leased[ids[place]] = is_leased[ids[place - 1]] and is_leased[ids[place]]
+  end
+  for _, id in ipairs(leased) do
+    kept[#kept + 1] = is_leased[id] and id or nil
+  end
+  return kept, #leased - #kept
 end
