@@ -2,7 +2,7 @@
 The bodies in stores, of a worker whose codecs have some: deleted with their messages, and swept.
 
 All of it is in threads of its own, which the end of the program does not wait for: the loop must
-renew leases. What is not deleted at the end of the worker, the sweep deletes.
+renew leases. The sweep deletes those that are left at the end of the worker.
 """
 
 from __future__ import annotations
