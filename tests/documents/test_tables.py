@@ -222,11 +222,23 @@ def test_the_figures_of_a_section_are_those_of_its_run(heading, file):
 
 def test_the_figures_of_speed_are_those_of_the_whole_run():
     text = PAGES["benchmarks.md"].read_text()
-    for heading in SEPARATE_RUNS:
+    for heading in (*SEPARATE_RUNS, "## On two machines"):
         text = text.replace(read_section("benchmarks.md", heading), "")
 
     assert "| Node rsmq, 1 at a time |" in text
     check_measured(text, "bench.md")
+
+
+def test_the_figures_of_two_machines_are_those_of_their_runs():
+    _, rows = read_table(PAGES["benchmarks.md"].read_text(), "The same code on")
+    targets = []
+    for file in ("bench.md", "bench-xeon.md"):
+        _, reached = read_table((MEASURED / file).read_text(), "## Targets")
+        targets.append({row[0]: row[1:3] for row in reached})
+
+    for case, target, *reached in rows:
+        assert [each[case] for each in targets] == [[target, value] for value in reached]
+    assert len(rows) > 15
 
 
 def test_the_figures_of_spark_are_those_of_a_run_of_the_whole_size():
