@@ -119,7 +119,7 @@ NOT_RUN = {
     ("spark.md", SEVERAL): "tests/spark/session/test_frames.py reads several namespaces",
 }
 
-LANGUAGES = {"python", "sh", "sql", "text", "toml", "js", "php", "yaml", "nginx", "ini"}
+LANGUAGES = {"python", "sh", "sql", "text", "toml", "js", "php", "go", "yaml", "nginx", "ini"}
 MAX_LINES = 300
 MAX_README_BYTES = 6 * 1024
 #: tests/spark/session/test_documents.py and test_recipes.py play them.
