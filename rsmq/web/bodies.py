@@ -4,18 +4,22 @@ The bodies of messages in requests and answers.
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from rsmq.codecs import Codec
+from rsmq.codecs import CannotDecode, Codec
 from rsmq.codecs.body_fields import body_fields
 from rsmq.codecs.readable import ReadableBodies, summarize
 from rsmq.codecs.steps import StepCodec
 from rsmq.codecs.stored import without_store
 from rsmq.errors import BodyNotDecodable, BodyUnavailable
 from rsmq.model import Message, StoredMessage
+from rsmq.transport.side_by_side import call_for_each
 from rsmq.web.client import Client
-from rsmq.wire.body_format import is_formatted
+from rsmq.wire.body_format import is_formatted, stored_size
+from rsmq.wire.limits import MAX_BATCH_BYTES
 
 AnyMessage = TypeVar("AnyMessage", Message[bytes], StoredMessage[bytes])
 
@@ -43,15 +47,56 @@ BODIES: Codec[str | bytes, bytes] = HttpBodies()
 
 def bodies_of(queues: Client) -> Codec[Any, bytes]:
     """
-    Return the codec of the bodies of a namespace, as HTTP has them.
+    Return the codec of the bodies of a namespace in lists and searches, as HTTP has them.
 
     It is that of the server's client, if it compresses or encrypts; then bodies in answers are what
-    is inside. It reads no store, so bodies that are stored elsewhere are shown as a reference.
+    is inside. It reads no store, so bodies that are stored elsewhere are shown as a reference: a
+    list of a thousand could have 64 GiB.
     """
-    codec = without_store(queues.codec)
+    return _as_http(without_store(queues.codec))
+
+
+def whole_bodies_of(queues: Client) -> Codec[Any, bytes]:
+    """Return the codec of single bodies, and of those that are sent; it uses the store."""
+    return _as_http(queues.codec)
+
+
+def _as_http(codec: Codec) -> Codec[Any, bytes]:
     if isinstance(codec, StepCodec):
         return ReadableBodies(codec)
     return codec if isinstance(codec, ReadableBodies) else BODIES
+
+
+async def load_stored(queues: Client, messages: list[Message[bytes]]) -> list[Message[bytes]]:
+    """
+    Return received messages with what is inside their stored bodies.
+
+    Bodies that have more than MAX_BATCH_BYTES together in the store stay references, but for the
+    first one; so do those that can't be loaded.
+
+    Args:
+        messages: messages that were received with ``bodies_of``. They are changed.
+    """
+    codec = whole_bodies_of(queues)
+    if not isinstance(codec, ReadableBodies) or not codec.blocks:
+        return messages
+    room = MAX_BATCH_BYTES
+    chosen: list[int] = []
+    for at, message in enumerate(messages):
+        size = stored_size(message.raw)
+        if size is not None and (size <= room or not chosen):
+            chosen.append(at)
+            room -= size
+
+    def load(at: int) -> None:
+        message = messages[at]
+        with suppress(BodyUnavailable, CannotDecode):
+            body = codec.read(message.raw, queues.namespace.queue(message.queue).zset)
+            messages[at] = replace(message, raw=body, _codec=BODIES)
+
+    if chosen:
+        await asyncio.to_thread(call_for_each, load, chosen)
+    return messages
 
 
 def open_message(message: AnyMessage) -> AnyMessage:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from rsmq.codecs import Codec
+from rsmq.codecs import Codec, blocks
 from rsmq.errors import NotPossible
 from rsmq.model import State
 from rsmq.operations.messages import get_part
@@ -20,7 +20,7 @@ from rsmq.operations.operation import Operation
 from rsmq.search.message_filter import FilteredMessage, SearchFilter
 from rsmq.search.operations import STEP, SearchCandidate, SearchPosition, SearchStep, search_step
 from rsmq.search.redaction import Redaction
-from rsmq.web.bodies import BODIES, bodies_of, open_message
+from rsmq.web.bodies import BODIES, bodies_of, open_message, whole_bodies_of
 from rsmq.web.client import Client
 from rsmq.wire.body_format import describe, is_formatted
 
@@ -152,7 +152,7 @@ async def read_message(
     Raises:
         QueueNotFound: the queue does not exist.
     """
-    codec = bodies_of(queues)
+    codec = whole_bodies_of(queues)
     cut = None if redaction or codec is not BODIES else max_bytes
     found = await queues.run(get_part(queues.namespace, qname, id, codec=codec, max_bytes=cut))
     if found is None:
@@ -173,6 +173,8 @@ async def open_found(found: list[SearchCandidate], codec: Codec) -> list[SearchC
             for each, message in zip(found, messages, strict=True)
         ]
 
+    if blocks(codec):
+        return await asyncio.to_thread(open_each)
     return await walk_through([each.message.raw for each in found], 1, open_each)
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from rsmq.codecs import Codec
 from rsmq.model import Message
 from rsmq.search.redaction import Redaction
-from rsmq.web.bodies import bodies_of
+from rsmq.web.bodies import whole_bodies_of
 from rsmq.web.client import Client
 from rsmq.web.fields import Field
 from rsmq.web.walks import QueueWalks
@@ -112,8 +112,8 @@ class ApiCall:
 
     @property
     def codec(self) -> Codec[Any, bytes]:
-        """The codec of the namespace's bodies, as HTTP has them."""
-        return bodies_of(self.queues)
+        """The codec of single bodies of the namespace, and of those that are sent."""
+        return whole_bodies_of(self.queues)
 
 
 Handler: TypeAlias = Callable[[ApiCall], Coroutine[Any, Any, ApiAnswer]]

@@ -30,6 +30,7 @@ _HEAD = re.compile(rb"rsmq-body/1:(?P<steps>[\w=.~,/%-]*):(?P<fields>[\w=.~;%-]*
 _KEY_ID = re.compile(rb"rsmq-body/1:(?:[\w=.~/%-]*,)*?aes256gcm=([\w.-]{1,64})[,:]")
 _ID_END, _ID_END_KEPT = 22, 20
 _STORED = re.compile(rb"rsmq-body/1:(?:[\w=.~/%-]*,)*?stored=")
+_STORED_SIZE = re.compile(rb"rsmq-body/1:(?:[\w=.~/%-]*,)*?stored=\w+/([0-9]{1,9})/")
 _FROM, _HEADERS = "from", "headers"
 
 
@@ -181,6 +182,12 @@ def headers_of(raw: bytes) -> dict[str, str]:
 def is_stored(raw: bytes) -> bool:
     """Return whether a body is the name of an object of a store."""
     return _STORED.match(raw) is not None
+
+
+def stored_size(raw: bytes) -> int | None:
+    """Return the size of the object of a body that is stored elsewhere, bytes; None of others."""
+    found = _STORED_SIZE.match(raw)
+    return None if found is None else int(found[1])
 
 
 def name_object(id: bytes) -> str:

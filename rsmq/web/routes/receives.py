@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from rsmq.codecs import blocks
 from rsmq.errors import ClientClosed, InvalidValue
 from rsmq.model import Message
 from rsmq.web.access.principals import unauthorized
-from rsmq.web.bodies import bodies_of
+from rsmq.web.bodies import bodies_of, load_stored
 from rsmq.web.delivery import release, while_connected
 from rsmq.web.fields import SECONDS, Field, Refused, Shape, between
 from rsmq.web.liveness import liveness_of
@@ -101,7 +102,7 @@ async def _receive_some(
     vt, codec = call.values.get("vt"), bodies_of(queues)
     if number == 1 and len(names) == 1:  # its script is shorter
         found = await queues.receive_message(names[0], vt=vt, wait=wait, codec=codec)
-        return [] if found is None else [found]
+        return [] if found is None else await load_stored(queues, [found])
     received: list[Message[Any]] = await queues.receive_messages(
         names,
         number,
@@ -110,14 +111,17 @@ async def _receive_some(
         codec=codec,
         extend_groups=call.values.get("extend_groups", False),
     )
-    return received
+    return await load_stored(queues, received)
 
 
 async def pop(call: ApiCall, names: list[str], number: int) -> list[Message[Any]]:
     """Pop messages. Messages are lost if the client leaves before it gets them."""
     queues: Any = call.queues
     wait = check_wait(call)
-    popping = queues.pop_messages(names, number, wait=wait, codec=bodies_of(queues))
+    codec = call.codec
+    if blocks(codec):
+        number = 1  # a popped body must be loaded, whatever its size
+    popping = queues.pop_messages(names, number, wait=wait, codec=codec)
     if not wait:
         popped: list[Message[Any]] = await popping
         return popped
@@ -160,8 +164,9 @@ async def _recover(call: ApiCall) -> ApiAnswer:
         call.values.get("max", 1),
         idle=call.values["idle"],
         vt=call.values.get("vt"),
-        codec=call.codec,
+        codec=bodies_of(call.queues),
     )
+    found = await load_stored(call.queues, found)
     return ApiAnswer({"messages": [show_message(each) for each in found]}, messages=tuple(found))
 
 
