@@ -8,8 +8,12 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from redis import Redis
+from redis import Redis, RedisCluster
+from redis.cluster import ClusterNode
+from redis.connection import parse_url
 
+from rsmq.errors import InvalidFormat
+from rsmq.transport.url import is_group_url, parse_group_url
 from rsmq.wire.keys import body_key, parse_body_key, pattern_of_bodies
 
 _PART_BYTES = 1024 * 1024
@@ -32,15 +36,38 @@ class RedisStore:
         Use a server.
 
         Args:
-            url: as for ``Redis.from_url`` of redis-py; one server, not a Redis Cluster.
-            options: other options of ``Redis.from_url``.
+            url: that of one server, as for ``Redis.from_url`` of redis-py; or
+                ``redis+cluster://HOST:PORT,...``. In a cluster, all bodies of a namespace are on
+                the node of its hash tag.
+            options: other options of ``Redis``, or of ``RedisCluster``.
+
+        Raises:
+            InvalidFormat: url is malformed, or is that of Sentinels.
         """
+        if is_group_url(url) and parse_group_url(url).service is not None:
+            raise InvalidFormat(
+                "url",
+                value=parse_group_url(url).service,
+                hint="A RedisStore does not ask Sentinels. Pass the URL of a server or a cluster.",
+            )
         self._url = url
         self._options = options
 
     @cached_property
     def _redis(self) -> Any:
-        return Redis.from_url(self._url, **{**self._options, "decode_responses": False})
+        options = {**self._options, "decode_responses": False}
+        if not is_group_url(self._url):
+            return Redis.from_url(self._url, **options)
+        group = parse_group_url(self._url)
+        of_url: Any = parse_url(group.server_url)  # type: ignore[no-untyped-call]
+        of_url["ssl"] = of_url.pop("connection_class", None) is not None
+        for name in ("host", "db"):
+            of_url.pop(name, None)
+        node: Any = ClusterNode
+        seeds = [node(each.host, each.port) for each in group.seeds]
+        return RedisCluster(
+            startup_nodes=seeds, address_remap=group.address_remap, **{**options, **of_url}
+        )
 
     def write(self, place: bytes, name: str, body: bytes) -> None:
         """See ``BodyStore``."""

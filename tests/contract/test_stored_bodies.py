@@ -8,8 +8,8 @@ import re
 import pytest
 from obstore.store import LocalStore, MemoryStore
 
-from rsmq import JSON, BodyNotDecodable, BodyUnavailable, InvalidFormat, InvalidValue
-from rsmq.body_stores import ObjectStore
+from rsmq import JSON, RSMQ, BodyNotDecodable, BodyUnavailable, InvalidFormat, InvalidValue
+from rsmq.body_stores import ObjectStore, RedisStore, sweep_bodies
 from rsmq.codecs import Compressed, Encrypted, EnvelopeCodec, Stored
 
 ROWS = [{"number": number, "item": "a small thing"} for number in range(200)]
@@ -200,3 +200,28 @@ def test_arguments_are_checked(store):
             ObjectStore(MemoryStore(), prefix=prefix)
     with pytest.raises(InvalidFormat, match="obstore"):
         ObjectStore({})
+
+
+def test_a_store_in_the_redis_of_the_queues(env, queue):
+    if env.backend == "memory":
+        pytest.skip("it has no server")
+    store = RedisStore(env.url)
+    codec = Stored(JSON, store=store, above=1000)
+    large = ["x" * 1000] * 2500  # three parts
+    env.rsmq.send_messages(queue, [ROWS, large, ROWS], codec=codec)
+    first, second = env.rsmq.receive_messages(queue, 2, codec=codec)
+
+    assert [first.body, second.body] == [ROWS, large]
+    names = {name: place for place, name in store.list(env.ns.encode())}
+    assert set(names.values()) == {f"{env.ns}:{queue}".encode()}
+    assert all(env.raw.exists(f"{env.ns}:{queue}:x:body:{name}") for name in names)
+    assert env.rsmq.delete_messages([first, second]) == [first.id, second.id]
+    with RSMQ.from_url(env.url, ns=env.ns) as queues:
+        assert sweep_bodies(queues, store).objects == 1
+    assert env.rsmq.pop_message(queue, codec=codec).body == ROWS
+    assert [name for _, name in store.list(env.ns.encode())] == ["0" * 32]  # the owner
+
+
+def test_a_store_in_redis_asks_no_sentinels():
+    with pytest.raises(InvalidFormat, match="mymaster"):
+        RedisStore("redis+sentinel://localhost:26379/mymaster/0")
