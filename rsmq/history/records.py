@@ -112,12 +112,13 @@ def parse_records(fields: Mapping[bytes, bytes], *, by_hours: bool) -> Iterator[
     length, unit = _LEVELS[level]
     for name, chunk in fields.items():
         if name[:1] == level and name[1:].isdigit():
-            yield from _parse_chunk(_unpack(chunk), int(name[1:]) * length, unit)
+            yield from _parse_chunk(unpack_numbers(chunk), int(name[1:]) * length, unit)
     if by_hours:
         yield from _parse_unfinished_hour(fields.get(b"state", b""))
 
 
-def _unpack(chunk: bytes) -> Iterator[int]:
+def unpack_numbers(chunk: bytes) -> Iterator[int]:
+    """Yield the numbers of a chunk: 7 bits in each byte, the lowest first."""
     number = shift = 0
     for byte in chunk:
         number += (byte & 127) << shift
@@ -154,7 +155,7 @@ def _repeat(last: HistoryRecord, unit: int) -> HistoryRecord:
 
 
 def _parse_unfinished_hour(state: bytes) -> Iterator[HistoryRecord]:
-    numbers = list(_unpack(state))
+    numbers = list(unpack_numbers(state))
     if numbers and numbers[_HOUR]:
         begin, sent, received, visible, in_flight, delayed, oldest = numbers[_HOUR : _HOUR + 7]
         yield HistoryRecord(
@@ -165,7 +166,7 @@ def _parse_unfinished_hour(state: bytes) -> Iterator[HistoryRecord]:
 
 def created_of(state: bytes) -> int | None:
     """Return the creation time of the queue that a stored history is of, Unix seconds."""
-    return next(_unpack(state), None)
+    return next(unpack_numbers(state), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ class RecordedTotals:
 
 def totals_of(state: bytes, created: int) -> RecordedTotals | None:
     """Return the totals at the last record; None without one of the queue of this creation time."""
-    numbers = list(_unpack(state))[:4]
+    numbers = list(unpack_numbers(state))[:4]
     return RecordedTotals(*numbers[1:]) if numbers and numbers[0] == created else None
 
 
@@ -202,7 +203,7 @@ def last_minute_of(tail: bytes, minute: int) -> tuple[int, int] | None:
     Returns:
         None if the record is of more than a minute, or of another one.
     """
-    numbers = list(_unpack(tail))  # the first one may be cut off
+    numbers = list(unpack_numbers(tail))  # the first one may be cut off
     place = (minute - 1) % 60
     match numbers[-_RECORD_LENGTH:]:
         case [at, 1, sent, received, *_] if at == place and len(numbers) >= _RECORD_LENGTH:

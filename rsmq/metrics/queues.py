@@ -20,6 +20,8 @@ from redis.exceptions import RedisError, ResponseError
 from rsmq.errors import RSMQError
 from rsmq.errors.guarded_log import get_logger
 from rsmq.figures import QueueReader
+from rsmq.history.call_operations import read_calls_in_steps
+from rsmq.history.call_records import TASK_COUNTERS, TASK_HISTOGRAMS, CallCounts, make_histogram
 from rsmq.metrics.tally import Series
 from rsmq.wire.limits import check_duration
 from rsmq.wire.names import is_pattern
@@ -55,6 +57,11 @@ _FIGURES = {
 _QUEUE_SERIES = {
     name: Series(f"rsmq_queue_{name}", text, kind="gauge") for name, text in _FIGURES.items()
 }
+_OF_TASKS = {
+    field: Series(*described, ("ns", "queue", "task"), kind)
+    for kind, table in (("counter", TASK_COUNTERS), ("histogram", TASK_HISTOGRAMS))
+    for field, described in table.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,8 @@ class _Source:
         self._interval = interval
         self._lock = Lock()
         self._readings: dict[str, _Reading] = {}
+        #: The counts that workers have written, by queue and task. The thread changes it.
+        self.tasks: dict[tuple[str, str], CallCounts] = {}
         self._is_up = False
         #: Why the queues can't be read, as it was logged; '' if they can.
         self._logged = ""
@@ -123,6 +132,7 @@ class _Source:
                 for gone in self._readings.keys() - names:
                     del self._readings[gone]
             self._read_queues(names)
+            self.tasks = self._read_tasks(names)
         except (RedisError, RSMQError, OSError) as error:
             failure = type(error).__name__
         except Exception as error:  # noqa: BLE001 - one must not end the rounds
@@ -168,6 +178,13 @@ class _Source:
                 if figures is not None:
                     self._readings[name] = _Reading(time.monotonic(), figures)
 
+    def _read_tasks(self, names: Sequence[str]) -> dict[tuple[str, str], CallCounts]:
+        try:
+            _, found = self._rsmq.run_steps(read_calls_in_steps(self._rsmq.namespace, names))
+        except ResponseError:  # the user may lack the right
+            return {}
+        return {name: each.total for name, each in found.items()}
+
     def _report_answer(self) -> None:
         self._is_up, self._answered_at = True, time.monotonic()
 
@@ -204,7 +221,9 @@ class QueueCollector:
 
     def describe(self) -> list[Any]:
         """Return the metrics without values, so that the registry finds duplicates."""
-        return [series.family() for series in (_UP, _AGE, *_QUEUE_SERIES.values())]
+        return [
+            series.family() for series in (_UP, _AGE, *_QUEUE_SERIES.values(), *_OF_TASKS.values())
+        ]
 
     def collect(self) -> Iterator[Any]:
         """Return the metrics, without a call to Redis."""
@@ -227,6 +246,23 @@ class QueueCollector:
                     if name in each.figures and now - each.read_at <= STALE_SECONDS
                 },
             )
+        yield from self._collect_tasks()
+
+    def _collect_tasks(self) -> Iterator[Any]:
+        tasks = {
+            (source.ns, *name): counts
+            for source in list(self._sources.values())
+            for name, counts in source.tasks.items()
+        }
+        for field, series in _OF_TASKS.items():
+            family = series.family()
+            for labels, counts in tasks.items():
+                value = getattr(counts, field)
+                if series.kind == "counter":
+                    family.add_metric(labels, value)
+                else:
+                    family.add_metric(labels, *make_histogram(value))
+            yield family
 
 
 def _fill(series: Series, values: Mapping[tuple[str, ...], float]) -> Any:
@@ -299,6 +335,10 @@ class QueueMetrics:
     dead-letter policy), ``rsmq_queue_read_age_seconds``. And ``rsmq_up``, by ``ns``: 1 if Redis
     answers. Of a queue with more than 10,000 messages, only the messages that workers of this
     library have count as in flight, and ``rsmq_queue_retrying`` is left out.
+
+    By ``ns``, ``queue`` and ``task``, of what workers have counted: the counters
+    ``rsmq_task_calls_total``, ``_failed_total``, ``_retried_total``, ``_dead_letters_total``, and
+    the histograms ``rsmq_task_wait_seconds`` and ``rsmq_task_duration_seconds``.
 
     Each namespace has a thread of its own, so one that does not answer does not hide the others.
     The numbers of a queue that could not be read for 60 seconds are left out; its age stays.

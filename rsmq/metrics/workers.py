@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from rsmq import __version__
+from rsmq.history.call_records import HISTOGRAM_SECONDS
 from rsmq.metrics.queues import INTERVAL_SECONDS, QueueCollector
 from rsmq.metrics.tally import Series, Tally
 from rsmq.worker import Delivery, Discard, Middleware, Retry
@@ -21,10 +22,7 @@ if TYPE_CHECKING:
     from rsmq.worker import Worker
 
 #: The buckets of histograms, seconds.
-BUCKETS = (
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
-    300.0, 600.0, 1800.0, 3600.0,
-)  # fmt: skip
+BUCKETS = HISTOGRAM_SECONDS
 
 _RECEIVED = Series("rsmq_messages_received", "Messages received")
 _HANDLED = Series("rsmq_messages_handled", "Messages whose handlers returned")

@@ -322,6 +322,7 @@ CALLS: tuple[MethodRow, ...] = (
         ),
     ),
     MethodRow("history", "history", "GET /queues/{queue}/history", further="+hgetall"),
+    MethodRow("task_figures", "tasks", "GET /tasks", further="+hgetall"),
     MethodRow("set_dead_letter_policy", "dead-letter", "PUT /queues/{queue}/dead-letter-policy"),
     MethodRow("sweep_dead_letters", "sweep", "POST /queues/{queue}:sweep"),
     MethodRow(

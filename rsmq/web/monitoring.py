@@ -5,14 +5,16 @@ The pages of a server about itself: ``/healthz``, ``/readyz`` and ``/metrics``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 from redis.exceptions import RedisError
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from rsmq.errors import RSMQError
+from rsmq.history.call_operations import StoredCalls, read_calls_in_steps
+from rsmq.history.call_records import TASK_COUNTERS, TASK_HISTOGRAMS, CallCounts, make_histogram
 from rsmq.model import QueueAttributes
 from rsmq.operations.queues import list_queues_in_steps
 from rsmq.web.access.gate import PRINCIPAL
@@ -78,18 +80,24 @@ def metrics_of(clients: Sequence[Client], namespaces_of: NamespacesOf) -> Endpoi
         read = await asyncio.gather(
             *(_read(scope, each) for each in clients if each.namespace.name in shown)
         )
-        labels = [f'ns="{_escape(each.namespace.name)}"' for each, _ in read]
+        labels = [f'ns="{_escape(each.namespace.name)}"' for each, _, _ in read]
         lines = ["# HELP rsmq_up Whether Redis has answered", "# TYPE rsmq_up gauge"]
-        for label, (_, found) in zip(labels, read, strict=True):
+        for label, (_, found, _) in zip(labels, read, strict=True):
             lines.append(f"rsmq_up{{{label}}} {int(found is not None)}")
         for figure, (attribute, kind, text) in _FIGURES.items():
             series = f"rsmq_queue_{figure}"
             lines += [f"# HELP {series} {text}", f"# TYPE {series} {kind}"]
-            for label, (_, found) in zip(labels, read, strict=True):
+            for label, (_, found, _) in zip(labels, read, strict=True):
                 lines += [
                     f'{series}{{{label},queue="{_escape(name)}"}} {_show(getattr(each, attribute))}'
                     for name, each in (found or {}).items()
                 ]
+        of_tasks = [
+            (f'{label},queue="{_escape(queue)}",task="{_escape(task)}"', each.total)
+            for label, (_, _, tasks) in zip(labels, read, strict=True)
+            for (queue, task), each in tasks.items()
+        ]
+        lines += _show_tasks(of_tasks)
         return Response(
             "\n".join(lines) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8"
         )
@@ -97,17 +105,44 @@ def metrics_of(clients: Sequence[Client], namespaces_of: NamespacesOf) -> Endpoi
     return metrics
 
 
-async def _read(
-    scope: AsgiScope, queues: Client
-) -> tuple[Client, dict[str, QueueAttributes] | None]:
-    """Return a client, and the attributes of the queues that the caller may see; None is away."""
+def _show_tasks(tasks: Sequence[tuple[str, CallCounts]]) -> Iterator[str]:
+    """Yield the lines of the figures of tasks, each with its labels."""
+    for field, (name, text) in TASK_COUNTERS.items():
+        yield from (f"# HELP {name}_total {text}", f"# TYPE {name}_total counter")
+        for labels, counts in tasks:
+            yield f"{name}_total{{{labels}}} {getattr(counts, field)}"
+    for field, (name, text) in TASK_HISTOGRAMS.items():
+        yield from (f"# HELP {name} {text}", f"# TYPE {name} histogram")
+        for labels, counts in tasks:
+            buckets, total = make_histogram(getattr(counts, field))
+            yield from (
+                f'{name}_bucket{{{labels},le="{bound}"}} {number}' for bound, number in buckets
+            )
+            yield f"{name}_sum{{{labels}}} {total}"
+            yield f"{name}_count{{{labels}}} {buckets[-1][1]}"
+
+
+_Read: TypeAlias = tuple[
+    Client, dict[str, QueueAttributes] | None, dict[tuple[str, str], StoredCalls]
+]
+
+
+async def _read(scope: AsgiScope, queues: Client) -> _Read:
+    """
+    Return a client, the attributes of the queues that the caller may see, and their tasks.
+
+    The attributes are None if Redis is away.
+    """
     try:
         async with asyncio.timeout(_METRICS_SECONDS):
             listed = await queues.run_steps(list_queues_in_steps(queues.namespace))
             names = [name for name in listed if _may_see(scope, name)]
-            return queues, await read_attributes(queues, names)
+            attributes = await read_attributes(queues, names)
+            reading = read_calls_in_steps(queues.namespace, attributes)
+            _, tasks = await queues.run_steps(reading)
+            return queues, attributes, tasks
     except (RedisError, RSMQError, OSError):
-        return queues, None
+        return queues, None, {}
 
 
 def _show(value: Any) -> str:

@@ -78,6 +78,8 @@ class QueueKeys:
         running: of queues with limits: what of them is used.
         rates: of sends with a rate: when the next message of each key is due.
         history: of recorders: what has happened in each minute and hour.
+        calls: of workers: figures of the calls of each task, since the first one.
+        call_times: of workers: the same of the last minutes, hours and days.
     """
 
     name: str
@@ -103,6 +105,8 @@ class QueueKeys:
     running: bytes
     rates: bytes
     history: bytes = field(metadata=_OF_QUEUE)
+    calls: bytes = field(metadata=_OF_QUEUE)
+    call_times: bytes = field(metadata=_OF_QUEUE)
 
     @property
     def extensions(self) -> tuple[bytes, ...]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 #: Seconds without a heartbeat until a worker counts as dead.
@@ -33,6 +33,7 @@ class WorkerInfo:
         deaths: Unix ms of the last signs of life of the workers of its name that died before it:
             the last 20, within an hour before its own start.
         paused: whether it was ordered to receive nothing.
+        calls: by queue and task, how many calls ran then; those without a task under an empty name.
     """
 
     name: str
@@ -48,6 +49,7 @@ class WorkerInfo:
     running: int = 0
     deaths: tuple[int, ...] = ()
     paused: bool = False
+    calls: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 def read_worker(now: int, name: str, entry: bytes) -> WorkerInfo | None:
@@ -74,6 +76,10 @@ def read_worker(now: int, name: str, entry: bytes) -> WorkerInfo | None:
             running=int(info.get("running", 0)),
             deaths=tuple(map(int, info.get("deaths", ()))),
             paused=info.get("paused") is True,
+            calls={
+                str(queue): {str(task): int(number) for task, number in tasks.items()}
+                for queue, tasks in info.get("calls", {}).items()
+            },
         )
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None

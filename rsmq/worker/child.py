@@ -210,6 +210,7 @@ class _Child:
         is_single, following = isinstance(job, SingleJob), job.next_message
         return {
             "number": call["number"],
+            "type": job.message_type,
             "result": job.result if isinstance(job, TrackedJob) else None,
             "progress": job.new_progress if isinstance(job, TrackedJob) else b"",
             "next": None if following is None else astuple(following),

@@ -210,23 +210,21 @@ class Handlers:
                 hint = f"This {what} already has a handler."
                 raise InvalidFormat("handler", value=kind, hint=hint)
 
-    def find(self, body: Any) -> tuple[Handler, bool, Any]:
+    def find(self, body: Any) -> tuple[str, Any]:
         """
-        Return the handler for a body, whether it takes the message too, and its first argument.
+        Return the type of a body, which has a handler, and the first argument of the handler.
 
         Raises:
             Unroutable: there is no handler for the body.
         """
         if self.route is None:
-            handler, takes_message = self.by_type[""]
-            return handler, takes_message, body
+            return "", body
         kind, payload = self.route(body)
-        handler_of_type = None if kind is None else self.by_type.get(kind)
-        if handler_of_type is None:
+        if kind is None or kind not in self.by_type:
             raise Unroutable(
                 "the message has no type" if kind is None else f"there is no handler for {kind!r}"
             )
-        return *handler_of_type, payload
+        return kind, payload
 
 
 def is_generator_function(handler: Handler) -> bool:

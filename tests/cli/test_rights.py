@@ -41,6 +41,7 @@ LISTED = {
     "delete-queue --undo": ["delete-queue q --yes --undo"],
     "export": ["export -o {folder}/out.jsonl"],
     "history": ["history", "history q"],
+    "tasks": ["tasks", "tasks q"],
     "migrate --from list": [
         "migrate --from list:{ns}:work --to new --dry-run",
         "migrate --from list:{ns}:work --to new --copy",

@@ -18,7 +18,7 @@ from tests.scale import SOAK
 
 _SERIES = [
     *workers.ALL_SERIES, processes._RESTARTS, queues._UP, queues._AGE,
-    *queues._QUEUE_SERIES.values(),
+    *queues._QUEUE_SERIES.values(), *queues._OF_TASKS.values(),
 ]  # fmt: skip
 _SUFFIXES = {"counter": ["_total"], "gauge": [""], "histogram": ["_bucket", "_sum", "_count"]}
 #: The labels of each exported name.

@@ -109,7 +109,8 @@ def test_a_handler_takes_the_body_or_also_the_message_and_may_be_async(
 ):
     handlers = register(worker, function).handlers
 
-    assert handlers.find("body") == (function, takes_message, "body")
+    assert handlers.find("body") == ("", "body")
+    assert handlers.by_type == {"": (function, takes_message)}
     assert handlers.is_async is is_async
 
 
@@ -361,7 +362,8 @@ def test_a_function_may_handle_several_types_of_a_queue(worker):
 
     assert router.on("created", "changed")(handle) is handle
     handlers = worker._listeners["orders"].handlers
-    assert handlers.find("changed:1") == (handle, False, "1")
+    assert handlers.find("changed:1") == ("changed", "1")
+    assert handlers.by_type["changed"] == (handle, False)
 
 
 def test_types_are_refused_together_if_one_has_a_handler(worker):

@@ -73,8 +73,9 @@ def test_a_message_is_routed_to_the_handler_of_its_type():
 
     handlers = make_handlers(created=created, gone=gone)
 
-    assert handlers.find("created:1") == (created, False, "1")
-    assert handlers.find("gone:2") == (gone, True, "2")
+    assert handlers.find("created:1") == ("created", "1")
+    assert handlers.find("gone:2") == ("gone", "2")
+    assert handlers.by_type == {"created": (created, False), "gone": (gone, True)}
 
 
 @pytest.mark.parametrize(

@@ -455,7 +455,8 @@ def test_answer_to_another_call_is_ignored_and_logged(monkeypatch, caplog):
         "    call = channel.receive()\n"
         "    if 'leases' not in call:\n"
         "        for number, error in ((call['number'] - 1, None), (call['number'], failed)):\n"
-        "            channel.send({'number': number, 'error': error, 'errors': {}, 'next': None})\n"
+        "            answer = {'error': error, 'type': '', 'errors': {}, 'next': None}\n"
+        "            channel.send({'number': number, **answer})\n"
     )
     children = make_children(monkeypatch, program)
     try:
@@ -529,7 +530,7 @@ error |= {"kind": "discard", "name": "Discard", "is_final": False}
 while True:
     call = receive()
     error["text"] = call["messages"][0]["id"]
-    send({"number": call["number"], "error": error, "errors": {}, "next": None})
+    send({"number": call["number"], "error": error, "type": "", "errors": {}, "next": None})
 """
 
 

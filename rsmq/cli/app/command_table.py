@@ -85,6 +85,7 @@ Monitoring
     web  web:web  Serve the queues over HTTP, until stopped.
     web-user  web_user:web_user  Make users and tokens for rsmq web.
     top  top:top  Watch queues: counts, rates and the oldest message.
+    tasks  tasks:tasks  Show how the calls of each task went.
     history  history:history  Show what was sent and received, and how many messages there were.
     exporter  exporter:exporter  Serve the state of queues to Prometheus.
     workers  worker:workers  Show the workers of the namespace.
@@ -115,7 +116,7 @@ stats; load: import; metrics: exporter; mv: move; nack: release; new: create; pr
 webhook: push, subscribers; put: send; queues: list; read: receive, peek; reject: release; remove:
 delete, delete-queue; requeue: release, redrive; restore: undo, import; result: job; retry: redrive,
 release; revoke: cancel; set: attributes; show: peek, attributes; size: stats; status: stats, job,
-top; subscribe: subscribers; tasks: jobs; touch: visibility; unsubscribe: subscribers; watch: top,
+top; subscribe: subscribers; touch: visibility; unsubscribe: subscribers; watch: top,
 tail
 """
 

@@ -64,6 +64,13 @@ def show_duration(seconds: float | None) -> str:
     return f"{seconds / _DAY:.1f} d"
 
 
+def show_brief(seconds: float | None) -> str:
+    """Return a time that may be short, in three digits, as in 4.3 ms and 1.25 s."""
+    if seconds is None or seconds >= _MINUTE:
+        return show_duration(seconds)
+    return f"{seconds * 1000:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s"  # noqa: PLR2004
+
+
 def show_bytes(value: float | None) -> str:
     """Return a size, as in 4.0 KiB."""
     if value is None:
@@ -171,6 +178,7 @@ FILTERS = {
     "number": show_number,
     "rate": show_rate,
     "duration": show_duration,
+    "brief": show_brief,
     "size": show_bytes,
     "name": show_name,
     "caller": show_caller,

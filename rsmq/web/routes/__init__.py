@@ -28,6 +28,7 @@ from rsmq.web.routes import (
     selections,
     subscribers,
     tail,
+    task_figures,
     undo,
     workers,
 )
@@ -38,8 +39,8 @@ TABLE: tuple[Route, ...] = tuple(
     each
     for module in (
         queue_list, queues, messages, message_list, exports, selections, receives, raw, tail, undo,
-        jobs, outcomes, dead_letters, bulk, explanations, delayed, history, schedules, subscribers,
-        flows, doctor, workers, audit, alerts, namespaces,
+        jobs, outcomes, dead_letters, bulk, explanations, delayed, history, task_figures, schedules,
+        subscribers, flows, doctor, workers, audit, alerts, namespaces,
     )
     for each in module.ROUTES
 )  # fmt: skip

@@ -326,6 +326,7 @@ class Child:
 
 def _read_answer(answer: Mapping[str, Any], job: Job, leases: Sequence[Lease]) -> None:
     """Set what an answer says of a call; raise the error of the call."""
+    job.message_type = answer["type"]
     for lease in leases:
         if lease.id in answer["errors"]:
             lease.fail(restore_error(answer["errors"][lease.id], job.lane.name, lease))

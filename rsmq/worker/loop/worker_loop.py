@@ -31,6 +31,7 @@ from rsmq.wire.orders import NO_ORDERS, Orders, encode_report
 from rsmq.wire.workers import TTL
 from rsmq.worker.children.child_process import KILL_SECONDS
 from rsmq.worker.connection import WorkerConnection
+from rsmq.worker.loop.call_recorder import CallRecorder
 from rsmq.worker.loop.dead_workers import DeadWorkers
 from rsmq.worker.loop.gates import Gates
 from rsmq.worker.loop.group_sweeps import GroupSweeps
@@ -43,7 +44,7 @@ from rsmq.worker.registry import HEARTBEAT_SECONDS
 from rsmq.worker.run.executor import Executor
 from rsmq.worker.run.quarantine import Quarantine
 from rsmq.worker.run.run_queue import TARGET_START_SECONDS, make_run_queue
-from rsmq.worker.run.stacks import report_calls
+from rsmq.worker.run.stacks import count_calls, report_calls
 from rsmq.worker.settle.settler import Settler
 from rsmq.worker.settle.stored_bodies import StoredBodies
 from rsmq.worker.state.arrivals import Arrivals
@@ -162,6 +163,7 @@ class WorkerLoop:
         self._finished_count = 0
         self._wake_up = Flag()
         self._group_sweeps = GroupSweeps(connection)
+        self._call_recorder = CallRecorder(connection, self._settler.tally)
         self._prefetcher = Prefetcher(
             connection, lanes, slots, self.run_queue, self._settler, hooks, self._group_sweeps.note
         )
@@ -342,6 +344,7 @@ class WorkerLoop:
                 self._next_heartbeat_at = connection.retry_at
             self._queue_refresh.run()
             self._stored_bodies.sweep(now)
+            self._call_recorder.run()
         self._prefetcher.release_unknown_messages()
         if self.is_stopping:
             self._release_waiting()
@@ -401,6 +404,8 @@ class WorkerLoop:
                 settler.note_progress(progressed)
         while self._reporting_jobs:
             self._heartbeat.renew_soon(self._reporting_jobs.popleft())
+        run: list[Job] = []
+        run_lane, run_type = None, ""
         while finished:
             job = finished.popleft()
             self._finished_count += 1
@@ -409,8 +414,13 @@ class WorkerLoop:
                 lane.record_duration(seconds)
                 if lane.main is not lane:
                     lane.main.record_duration(seconds)
+                if lane is not run_lane or job.message_type != run_type:
+                    settler.tally.count_calls(run)
+                    run, run_lane, run_type = [], lane, job.message_type
+                run.append(job)
             if job.call_state is not CALL_ABANDONED:
                 settler.decide_outcomes(job)
+        settler.tally.count_calls(run)
 
     # Sign of life.
 
@@ -463,6 +473,7 @@ class WorkerLoop:
             "failed": self.numbers.failed,
             "slots": self._slots,
             "running": self.run_queue.running_count,
+            "calls": count_calls(self.run_queue),
             **({"paused": True} if self._orders.is_paused else {}),
         }
 
@@ -553,6 +564,7 @@ class WorkerLoop:
             self._write_all()
             left = self._heartbeat.release_all("the worker stops")
             self._write_all()
+            self._call_recorder.write()
             self._gates.sync(time.monotonic(), all_of_them=True)
             self._unregister(left)
         except (ClientClosed, WorkerReplaced) as error:

@@ -165,7 +165,8 @@ class Invoker:
         handlers = lane.listener.handlers
         if handlers.is_group:
             return self._prepare_group(job, body, deliveries)  # type: ignore[arg-type]
-        handler, takes_message, body = handlers.find(body)
+        job.message_type, body = handlers.find(body)
+        handler, takes_message = handlers.by_type[job.message_type]
         if not takes_message and not self._has_handler_hooks:
             return handler, (body,)
         message = lease.to_delivery(lane.name, lane.codec)
@@ -250,7 +251,7 @@ class Invoker:
             messages.append(message)
         if not bodies:
             return None
-        handler, takes_message, _ = lane.listener.handlers.find(None)
+        handler, takes_message = lane.listener.handlers.by_type[""]
         return handler, (bodies, messages) if takes_message else (bodies,)
 
     def _finish(self, job: Job, deliveries: list[Delivery]) -> None:

@@ -43,6 +43,17 @@ def report_calls(run_queue: RunQueue) -> list[RunningCall]:
     return [_describe(job, now, is_async, found) for job, is_async in running[:_MAX_CALLS]]
 
 
+def count_calls(run_queue: RunQueue) -> dict[str, dict[str, int]]:
+    """Return by queue and task how many calls run; those without a task under an empty name."""
+    found: dict[str, dict[str, int]] = {}
+    with run_queue.lock:
+        jobs = [job for is_async in (False, True) for job in run_queue.running_calls(is_async)]
+    for job in jobs:
+        tasks = found.setdefault(job.lane.name, {})
+        tasks[job.message_type] = tasks.get(job.message_type, 0) + 1
+    return found
+
+
 def _describe(
     job: Job,
     now: float,

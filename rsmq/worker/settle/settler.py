@@ -51,6 +51,7 @@ from rsmq.worker.outcome import (
 from rsmq.worker.settle.pending import DeadLetterKind, Decision, Kind, PendingOutcomes
 from rsmq.worker.settle.refusals import find_refusals, first_of_bytes, next_message_of
 from rsmq.worker.settle.stored_bodies import StoredBodies
+from rsmq.worker.state.call_tally import CallTally
 from rsmq.worker.state.calls import Job, Lease
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.jobs import GroupJob, SingleJob
@@ -92,6 +93,7 @@ class Settler:
 
     Attributes:
         numbers: the counters of the worker.
+        tally: its calls of this minute, by task.
         lost: the messages that were lost while their calls ran, in this turn of the loop.
     """
 
@@ -100,6 +102,7 @@ class Settler:
     ) -> None:
         self.numbers = Numbers()
         self._stored_bodies = stored_bodies
+        self.tally = CallTally()
         self.lost: list[tuple[Lane, Lease]] = []
         self._connection = connection
         self._hooks = hooks
@@ -186,6 +189,7 @@ class Settler:
         decision = Decision(lane, lease, outcome, failure)
         if decision.is_failure:
             self.numbers.failed += 1
+        self.tally.count_outcome(lease.job, outcome, is_failure=decision.is_failure)
         if isinstance(outcome, DeadLettered):
             kind = DeadLetterKind(lane, outcome.queue, lease.job.is_quarantined)
             self._pending.dead_letters.add(kind, decision)

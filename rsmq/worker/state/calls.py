@@ -70,6 +70,8 @@ class Job(Protocol):
         is_timed_out: whether it is cancelled because of its max_runtime. Its event loop sets it.
         next_message: what is sent when its message has been handled. Its handler sets it, or the
             thread that waits for its child process; the settler reads it.
+        message_type: the type of its message, as its listener's route returns it; empty if there is
+            no route, before the call, and if it has no handler. Written as ``next_message``.
     """
 
     lane: Lane
@@ -83,6 +85,7 @@ class Job(Protocol):
     is_urgent: bool
     is_timed_out: bool
     next_message: FollowingMessage | None
+    message_type: str
 
     @property
     def leases(self) -> Sequence[Lease]:

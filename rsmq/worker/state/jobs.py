@@ -109,6 +109,7 @@ class SingleJob(_Deliverable):
         "is_urgent",
         "lane",
         "max_retries",
+        "message_type",
         "next_message",
         "raw",
         "received_at",
@@ -148,6 +149,7 @@ class SingleJob(_Deliverable):
         self.failure: HandlerFailure | None = None
         self.task: Any = None
         self.next_message: FollowingMessage | None = None
+        self.message_type = ""
 
     @property
     def job(self) -> SingleJob:
@@ -277,6 +279,7 @@ class BatchJob:
         "is_timed_out",
         "is_urgent",
         "lane",
+        "message_type",
         "received_at",
         "started_at",
         "task",
@@ -291,6 +294,7 @@ class BatchJob:
         self.ended_at: float | None = None
         self.failure: HandlerFailure | None = None
         self.task: Any = None
+        self.message_type = ""
         self._leases = [BatchMessage(self, single) for single in singles]
 
     @property

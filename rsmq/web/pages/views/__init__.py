@@ -18,6 +18,7 @@ from rsmq.web.pages.views import (
     queue,
     queues,
     tail,
+    tasks,
     webhooks,
     workers,
 )
@@ -26,7 +27,7 @@ from rsmq.web.pages.views import (
 PAGES: tuple[PageEntry, ...] = tuple(
     each
     for module in (
-        overview, queues, queue, messages, message, tail, jobs, workers, flow, delayed,
+        overview, queues, queue, messages, message, tail, tasks, jobs, workers, flow, delayed,
         dead_letters, webhooks, doctor, activity,
     )
     for each in module.PAGES

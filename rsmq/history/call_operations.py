@@ -1,0 +1,159 @@
+"""
+Operations on the figures of handler calls: record what a worker has counted, and read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from rsmq.control.operations import list_workers, parse_workers
+from rsmq.errors import InvalidFormat, RSMQError
+from rsmq.history.call_records import (
+    CALL_SPANS,
+    CallCounts,
+    TaskFigures,
+    make_figures,
+    parse_counts,
+)
+from rsmq.history.operations import load, parse_created
+from rsmq.operations.arguments import digits
+from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.queues import list_queues_in_steps
+from rsmq.wire.keys import Namespace, QueueKeys
+from rsmq.wire.names import decode_name, encode_name
+
+#: Bytes of the records of a queue, beyond which further ones have no distributions.
+MAX_CALL_BYTES = 4 * 1024 * 1024
+#: Tasks that one script records, and queues that one script reads.
+TASKS_PER_STEP, QUEUES_PER_STEP = 10, 25
+
+
+def record_calls(
+    queue: QueueKeys,
+    minute: int,
+    tasks: Iterable[tuple[str, bytes]],
+    *,
+    limit: int = MAX_CALL_BYTES,
+) -> Operation[int]:
+    """
+    Add what a worker has counted to the figures of a queue.
+
+    Args:
+        minute: Unix minutes; the script takes at most the present one, and at least the one before.
+        tasks: the names of tasks, and what ``CallCounts.pack`` returns of each.
+        limit: bytes beyond which records have no distributions.
+
+    Returns:
+        The number of tasks; 0 if the queue does not exist.
+    """
+    words = [word for name, record in tasks for word in (encode_name(name), record)]
+    return Operation(
+        load("record_calls"),
+        (queue.hash, queue.calls, queue.call_times),
+        (digits(minute), digits(limit), *words),
+        int,
+        RetryClass.NEVER,  # a second run would count twice
+        (queue.name,),
+    )
+
+
+class StoredCalls(NamedTuple):
+    """
+    The stored figures of a task.
+
+    Attributes:
+        total: what was counted since its first call.
+        steps: the times of the steps, in the unit of the span, and what was counted in each.
+    """
+
+    total: CallCounts
+    steps: list[tuple[int, CallCounts]]
+
+
+def _read_calls(
+    queues: Sequence[QueueKeys], span: str
+) -> Operation[tuple[int, dict[tuple[str, str], StoredCalls]]]:
+    chosen = CALL_SPANS.get(span)
+
+    def parse(reply: Any) -> tuple[int, dict[tuple[str, str], StoredCalls]]:
+        minute = int(reply[0])
+        found: dict[tuple[str, str], StoredCalls] = {}
+        begin = minute // chosen.minutes - chosen.steps + 1 if chosen else 0
+        for keys, (text, *tasks) in zip(queues, reply[1:], strict=True):
+            created = parse_created(text)
+            for name, record, steps in zip(tasks[::3], tasks[1::3], tasks[2::3], strict=True):
+                total = parse_counts(record, created)
+                if total is None:
+                    continue
+                counted = (parse_counts(each, created, begin) for each in steps if each)
+                stored = StoredCalls(total[1], [each for each in counted if each])
+                found[keys.name, decode_name(name)] = stored
+        return minute, found
+
+    return Operation(
+        load("read_calls"),
+        tuple(key for keys in queues for key in (keys.hash, keys.calls, keys.call_times)),
+        (chosen.prefix.encode(), digits(chosen.steps)) if chosen else (b"", b"0"),
+        parse,
+        RetryClass.ALWAYS,
+    )
+
+
+def read_calls_in_steps(
+    namespace: Namespace, qnames: Iterable[str], span: str = ""
+) -> Steps[tuple[int, dict[tuple[str, str], StoredCalls]]]:
+    """
+    Read the figures of the tasks of queues, 25 queues at a time; each step is atomic.
+
+    Args:
+        qnames: the names of the queues; those that this namespace does not allow are left out.
+        span: a name of ``CALL_SPANS``; empty reads what was counted since the first call only.
+
+    Returns:
+        The present Unix minute, and the figures by the names of the queue and the task.
+    """
+    queues: list[QueueKeys] = []
+    for name in qnames:
+        with suppress(RSMQError):
+            queues.append(namespace.queue(name))
+    minute = 0
+    found: dict[tuple[str, str], StoredCalls] = {}
+    for at in range(0, len(queues), QUEUES_PER_STEP):
+        minute, step = yield _read_calls(queues[at : at + QUEUES_PER_STEP], span)
+        found |= step
+    return minute, found
+
+
+def read_task_figures(
+    namespace: Namespace, qnames: Iterable[str] | None, span: str
+) -> Steps[list[TaskFigures]]:
+    """
+    Read the figures of tasks, sorted by queue and task.
+
+    Args:
+        qnames: the names of queues; None reads all listed ones.
+        span: ``1h``, ``24h``, ``7d`` or ``90d``.
+
+    Raises:
+        InvalidFormat: it is another span.
+    """
+    if not isinstance(span, str) or span not in CALL_SPANS:
+        raise InvalidFormat("span", value=span, hint=f"It is one of {', '.join(CALL_SPANS)}.")
+    names = (yield from list_queues_in_steps(namespace)) if qnames is None else list(qnames)
+    _, workers = parse_workers(*(yield list_workers(namespace)))
+    running: dict[tuple[str, str], int] = {}
+    for worker in workers:
+        for queue, tasks in worker.calls.items() if worker.alive else ():
+            for task, number in tasks.items():
+                running[queue, task] = running.get((queue, task), 0) + number
+    minute, found = yield from read_calls_in_steps(namespace, names, span)
+    shown = {*found, *(each for each in running if each[0] in set(names) and minute)}
+    nothing = StoredCalls(CallCounts(), [])
+    return [
+        make_figures(
+            name, CALL_SPANS[span], minute, found.get(name, nothing).steps, running.get(name, 0)
+        )
+        for name in sorted(shown)
+    ]

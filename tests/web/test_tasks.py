@@ -1,0 +1,78 @@
+"""The figures of tasks over HTTP, on their page, and for Prometheus."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlencode
+
+import pytest
+
+from rsmq.history.call_operations import record_calls
+from rsmq.history.call_records import CallCounts, bucket_of
+from tests.web.asgi import Http
+from tests.web.pages_client import read_page
+
+#: A minute that has not begun: the present one is taken.
+_LATER = 2**40
+
+
+async def _record(queues, queue, task, calls=1, seconds=0.25, **counts):
+    counted = CallCounts(calls, durations={bucket_of(seconds): calls}, **counts)
+    keys = queues.namespace.queue(queue)
+    await queues.run(record_calls(keys, _LATER, [(task, counted.pack())]))
+
+
+async def test_the_tasks_of_all_queues_or_of_one_are_listed(http, queues):
+    for name in ("a", "b"):
+        await queues.create_queue(name)
+    assert (await http("GET", "/tasks")).json == {"tasks": []}
+    await _record(queues, "a", "mail", 3, failed=2, retried=1, dead_letters=1)
+    await _record(queues, "b", "")
+    mail, other = (await http("GET", "/tasks?span=24h")).json["tasks"]
+    assert (mail["queue"], mail["task"], mail["calls"], mail["failed"]) == ("a", "mail", 3, 2)
+    assert (mail["retried"], mail["dead_letters"], mail["wait"]) == (1, 1, None)
+    assert mail["duration"]["p95"] == pytest.approx(0.25, rel=0.02)
+    assert (len(mail["calls_by_step"]), mail["step"]) == (24, 3600)
+    assert (other["queue"], other["task"]) == ("b", "")
+    assert len((await http("GET", "/tasks?queue=b")).json["tasks"]) == 1
+    assert (await http("GET", "/tasks?queue=none")).json == {"tasks": []}
+    assert (await http("GET", "/tasks?span=2h")).status == 422
+
+
+async def test_the_page_has_the_tasks_sorted_and_found_by_a_part_of_the_name(http, queues):
+    await queues.create_queue("a")
+    pages = Http(http.app, prefix="", headers={"accept": "text/html"})
+    await _record(queues, "a", "app.<b>mail", 3, 0.004, failed=2)
+    await _record(queues, "a", "app.report", 5, 2.0)
+
+    async def names(**query):
+        shown = await read_page(pages, f"/tasks?{urlencode(query)}")
+        return re.findall(r'class="name">([^<]*)<br>', shown), shown
+
+    found, shown = await names()
+    assert found == ["app.report", "app.&lt;b&gt;mail"]
+    assert "<b>mail" not in shown
+    assert re.search(r"(3\.9|4\.0)\d* ms · ", shown)
+    assert (await names(sort="duration"))[0] == found[::-1]
+    assert (await names(q="REPORT"))[0] == ["app.report"]
+    assert (await names(sort="nothing", span="90d"))[0] == found[::-1]
+    assert "No task has this name." in (await names(q="x"))[1]
+
+
+async def test_the_page_without_a_task_says_how_there_will_be_some(http):
+    pages = Http(http.app, prefix="", headers={"accept": "text/html"})
+    assert "No worker of this library has counted" in await read_page(pages, "/tasks")
+
+
+async def test_metrics_have_the_tasks_as_counters_and_histograms(http, queues):
+    await queues.create_queue("a")
+    await _record(queues, "a", 'ma"il', 3, 0.25, failed=2)
+    lines = (await Http(http.app, prefix="")("GET", "/metrics")).content.decode().splitlines()
+    labels = f'ns="{queues.namespace.name}",queue="a",task="ma\\"il"'
+    assert f"rsmq_task_calls_total{{{labels}}} 3" in lines
+    assert f"rsmq_task_failed_total{{{labels}}} 2" in lines
+    assert f'rsmq_task_duration_seconds_bucket{{{labels},le="0.1"}} 0' in lines
+    assert f'rsmq_task_duration_seconds_bucket{{{labels},le="0.5"}} 3' in lines
+    assert f'rsmq_task_duration_seconds_bucket{{{labels},le="+Inf"}} 3' in lines
+    assert f"rsmq_task_duration_seconds_count{{{labels}}} 3" in lines
+    assert f"rsmq_task_wait_seconds_count{{{labels}}} 0" in lines
