@@ -211,7 +211,7 @@ TEXTS = {
         rsmq: a synchronous client.
         qname: the name of the queue.
 {end}"""
-            for end in ("        id:", "\n    Raises:")
+            for end in ("        id:", "        sees_server:")
         },
     },
     "rsmq.push.async_subscribers": {

@@ -19,20 +19,25 @@ from rsmq.explain.observed import ObservedMessage, ObservedQueue
 from rsmq.explain.operations import (
     find_in_trash,
     read_holders,
+    read_memory,
     read_message_state,
     read_queue_state,
     read_rates,
 )
 from rsmq.model import StoredMessage
+from rsmq.schedules.definition import StoredSchedule
+from rsmq.schedules.operations import read_schedules
 from rsmq.trash.deletion import Deletion, DeletionState
 from rsmq.trash.operations import read_trash
+from rsmq.webhooks.operations import list_push_targets
+from rsmq.webhooks.shared_breaker import PushTarget, parse_targets
 
 _IDS_PER_STEP = 1000
 
 
 async def observe_message(rsmq: AsyncRSMQ[Any], qname: str, id: str) -> ObservedMessage:
     """
-    Return what is known of a message, from two round trips. Nothing is changed.
+    Return what is known of a message, from three round trips. Nothing is changed.
 
     Args:
         rsmq: an asyncio client.
@@ -45,7 +50,8 @@ async def observe_message(rsmq: AsyncRSMQ[Any], qname: str, id: str) -> Observed
     facts = await rsmq.run(read_message_state(rsmq.namespace, qname, id))
     if has_no_trace(facts):
         return replace(facts, deletion=await _find_deletion(rsmq, qname, id))
-    return replace(facts, queue=await _add_rates(rsmq, facts.queue))
+    queue = replace(facts.queue, targets=await _find_targets(rsmq, qname))
+    return replace(facts, queue=await _add_rates(rsmq, queue))
 
 
 async def find_holders(
@@ -91,6 +97,32 @@ async def _find_held(client: AsyncRSMQ[Any], facts: ObservedQueue) -> dict[str, 
     }
 
 
+async def _find_targets(client: AsyncRSMQ[Any], qname: str) -> tuple[PushTarget, ...]:
+    """Return the targets of the webhooks of a queue."""
+    try:
+        _, stored = await client.run(list_push_targets(client.namespace))
+    except ResponseError:  # the user has no right to them
+        return ()
+    return tuple(each for _, each in parse_targets(stored) if each.queue == qname)
+
+
+async def _find_schedules(client: AsyncRSMQ[Any], qname: str) -> tuple[StoredSchedule, ...]:
+    """Return the schedules that send to a queue."""
+    try:
+        _, records = await client.run(read_schedules(client.namespace))
+    except ResponseError:  # as above
+        return ()
+    schedules = [each.to_schedule() for each in records]
+    return tuple(each for each in schedules if each.definition and each.definition.queue == qname)
+
+
+async def _find_memory(client: AsyncRSMQ[Any]) -> tuple[int, int] | None:
+    try:
+        return await client.run(read_memory(client.namespace))
+    except ResponseError:  # as above
+        return None
+
+
 async def _find_purge(client: AsyncRSMQ[Any], facts: ObservedQueue) -> Deletion | None:
     """Return the last purge of a queue, if it has removed messages and can be undone."""
     try:
@@ -121,9 +153,11 @@ async def _add_rates(client: AsyncRSMQ[Any], facts: ObservedQueue) -> ObservedQu
         return facts
 
 
-async def observe_queue(rsmq: AsyncRSMQ[Any], qname: str) -> ObservedQueue:
+async def observe_queue(
+    rsmq: AsyncRSMQ[Any], qname: str, *, sees_server: bool = True
+) -> ObservedQueue:
     """
-    Return what is known of a queue, from two round trips, and three if it is empty.
+    Return what is known of a queue, from five round trips, and six if it is empty.
 
     Of workers that died it also reads what they had in flight, in a round trip each and one for
     all. Nothing is changed.
@@ -131,12 +165,19 @@ async def observe_queue(rsmq: AsyncRSMQ[Any], qname: str) -> ObservedQueue:
     Args:
         rsmq: an asyncio client.
         qname: the name of the queue.
+        sees_server: whether the memory of Redis is read too.
 
     Raises:
         QueueNotFound: the queue does not exist.
     """
     facts = await rsmq.run(read_queue_state(rsmq.namespace, qname))
-    facts = replace(facts, held=await _find_held(rsmq, facts))
+    facts = replace(
+        facts,
+        held=await _find_held(rsmq, facts),
+        targets=await _find_targets(rsmq, qname),
+        schedules=await _find_schedules(rsmq, qname),
+        memory=await _find_memory(rsmq) if sees_server else None,
+    )
     if not facts.attributes.messages:
         facts = replace(facts, purge=await _find_purge(rsmq, facts))
     return await _add_rates(rsmq, facts)

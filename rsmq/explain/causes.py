@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from rsmq.explain.observed import ObservedMessage, ObservedQueue
+from rsmq.explain.observed import ObservedMessage, ObservedQueue, is_nearly_full
 from rsmq.wire.jobs import ENDS
 
 #: A queue is filled faster than it is drained if so much more is sent than received.
@@ -41,6 +41,7 @@ class Cause(StrEnum):
             queue: one of its messages was.
         OVER_LIMIT: it has had all its attempts: the next receive makes it a dead letter.
         LIMITED: the limits of the queue allow no receive now.
+        WEBHOOK_STOPPED: nothing is pushed to a webhook of the queue.
         NO_WORKER: no live worker listens, and nothing is received.
         WORKERS_BUSY: all slots of the workers are in use.
         STALLED: workers listen, and nothing was received for minutes.
@@ -51,6 +52,8 @@ class Cause(StrEnum):
         DEAD_WORKER: a worker died with messages of the queue in flight.
         CRASH_LOOP: workers of the queue die again and again.
         EMPTY: the queue has no messages.
+        LATE_SCHEDULE: a schedule that sends to the queue is late, or fails.
+        MEMORY: Redis has little memory left.
     """
 
     ENDED = "ended"
@@ -72,6 +75,7 @@ class Cause(StrEnum):
     RECEIVED_AGAIN = "received-again"
     OVER_LIMIT = "over-limit"
     LIMITED = "limited"
+    WEBHOOK_STOPPED = "webhook-stopped"
     NO_WORKER = "no-worker"
     WORKERS_BUSY = "workers-busy"
     STALLED = "stalled"
@@ -82,6 +86,8 @@ class Cause(StrEnum):
     DEAD_WORKER = "dead-worker"
     CRASH_LOOP = "crash-loop"
     EMPTY = "empty"
+    LATE_SCHEDULE = "late-schedule"
+    MEMORY = "memory"
 
 
 def causes_of_message(facts: ObservedMessage) -> list[Cause]:
@@ -101,7 +107,7 @@ def causes_of_message(facts: ObservedMessage) -> list[Cause]:
     elif facts.max_attempts is not None and facts.attempts >= facts.max_attempts:
         causes.append(Cause.OVER_LIMIT)
     if not facts.is_hidden:
-        causes += _limit(facts.queue)
+        causes += [*_limit(facts.queue), *_push(facts.queue)]
         causes += _before_others(_consumption(facts.queue))
     elif not facts.is_in_flight and _has_no_consumer(facts.queue):
         causes.append(Cause.NO_WORKER)
@@ -152,14 +158,26 @@ def _hidden_state(facts: ObservedMessage) -> Cause:
 
 def causes_of_queue(facts: ObservedQueue) -> list[Cause]:
     """Return why a queue is not drained: the first one decides, the others hold too."""
+    causes = _causes_of_messages(facts) if facts.attributes.messages else [Cause.EMPTY]
+    if causes[0] is Cause.EMPTY and facts.attributes.paused:
+        causes.append(Cause.PAUSED)
+    if facts.stopped_targets and Cause.WEBHOOK_STOPPED not in causes:
+        causes.append(Cause.WEBHOOK_STOPPED)
+    if facts.late_schedules:
+        causes.append(Cause.LATE_SCHEDULE)
+    if facts.memory is not None and is_nearly_full(facts.memory):
+        causes.append(Cause.MEMORY)
+    return causes
+
+
+def _causes_of_messages(facts: ObservedQueue) -> list[Cause]:
+    """Return why the messages of a queue, which has some, are not drained."""
     attributes = facts.attributes
-    if not attributes.messages:
-        return [Cause.EMPTY, Cause.PAUSED] if attributes.paused else [Cause.EMPTY]
     causes = [Cause.PAUSED] if attributes.paused else []
     if facts.is_received_again and facts.settles_ms is None:
         causes.append(Cause.RECEIVED_AGAIN)
     if attributes.visible_messages:
-        causes += _limit(facts)
+        causes += [*_limit(facts), *_push(facts)]
         consumption = _consumption(facts)
         if facts.handlers_fail and Cause.NO_WORKER not in consumption:
             # A message that is received and fails stays: the queue is not being drained.
@@ -181,6 +199,12 @@ def causes_of_queue(facts: ObservedQueue) -> list[Cause]:
 
 def _limit(facts: ObservedQueue) -> list[Cause]:
     return [] if facts.limit is None else [Cause.LIMITED]
+
+
+def _push(facts: ObservedQueue) -> list[Cause]:
+    """Return whether a webhook that is stopped holds up the visible messages of a queue."""
+    is_held_up = bool(facts.stopped_targets) and not facts.is_received
+    return [Cause.WEBHOOK_STOPPED] if is_held_up else []
 
 
 def _consumption(facts: ObservedQueue) -> list[Cause]:

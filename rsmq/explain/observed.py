@@ -5,7 +5,7 @@ The facts of a queue and of a message that say what they wait for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -13,8 +13,11 @@ from rsmq.figures import HiddenCounts
 from rsmq.figures.facts import RepeatedReceives
 from rsmq.jobs.status import JobStatus
 from rsmq.model import DeadLetterReason, QueueAttributes
+from rsmq.schedules.definition import StoredSchedule
 from rsmq.search.redaction import Redaction
 from rsmq.trash.deletion import Deletion
+from rsmq.webhooks.breaker import TargetState
+from rsmq.webhooks.shared_breaker import PushTarget
 from rsmq.wire.groups import GroupName
 from rsmq.wire.ids import is_redriven, parse_sent_us
 from rsmq.wire.throttle import Limit
@@ -89,6 +92,41 @@ def find_repeated_deaths(workers: Iterable[WorkerInfo], now_ms: int) -> list[tup
     return deaths if len(deaths) >= _OF_ALL or most >= _OF_ONE_NAME else []
 
 
+#: A schedule is late after so many seconds.
+LATE_SECONDS = 60
+#: From this share of ``maxmemory`` on, Redis is nearly full.
+FULL_SHARE = 0.8
+
+
+def find_stopped_targets(targets: Iterable[PushTarget]) -> list[PushTarget]:
+    """Return the targets of webhooks to which nothing is pushed."""
+    return [
+        each
+        for each in targets
+        if each.refusal is not None or each.state != TargetState.CLOSED.value
+    ]
+
+
+def find_late_schedules(
+    schedules: Iterable[StoredSchedule], now_ms: int
+) -> Iterator[tuple[StoredSchedule, float]]:
+    """Yield schedules that are late, with the seconds, and those whose attempts fail, with 0."""
+    for each in schedules:
+        if each.next_attempt_at is None or each.paused_at is not None:
+            continue
+        late = (now_ms - int(each.next_attempt_at.timestamp() * 1000)) / 1000
+        if late >= LATE_SECONDS:
+            yield each, late
+        elif each.failures and each.failed_at is not None:
+            yield each, 0
+
+
+def is_nearly_full(memory: tuple[int, int]) -> bool:
+    """Return whether the used bytes are near ``maxmemory``."""
+    used, limit = memory
+    return used >= limit * FULL_SHARE
+
+
 @dataclass(frozen=True, slots=True)
 class ObservedQueue:
     """
@@ -110,6 +148,10 @@ class ObservedQueue:
         received_lately: receives of the last five minutes; None if they were not recorded.
         held: how many messages of this queue dead workers still have in flight, by their names; of
             one that is missing, its last sign of life says it.
+        targets: the targets of its webhooks.
+        schedules: the schedules that send to it.
+        memory: the used bytes and ``maxmemory`` of Redis; None if there is no limit, or if it was
+            not read.
     """
 
     name: str
@@ -125,6 +167,19 @@ class ObservedQueue:
     resumed_ms: float | None = None
     received_lately: int | None = None
     held: Mapping[str, int] = field(default_factory=dict)
+    targets: tuple[PushTarget, ...] = ()
+    schedules: tuple[StoredSchedule, ...] = ()
+    memory: tuple[int, int] | None = None
+
+    @property
+    def stopped_targets(self) -> list[PushTarget]:
+        """The targets of its webhooks to which nothing is pushed."""
+        return find_stopped_targets(self.targets)
+
+    @property
+    def late_schedules(self) -> list[tuple[StoredSchedule, float]]:
+        """The schedules that send to it and are late, with the seconds, or fail, with 0."""
+        return [*find_late_schedules(self.schedules, self.now_ms)]
 
     @property
     def is_received(self) -> bool:

@@ -161,6 +161,17 @@ def read_rates(namespace: Namespace, facts: ObservedQueue) -> Operation[Observed
     return plain_command("HMGET", history, *recent_fields(facts.now_ms), parse=parse)
 
 
+def read_memory(namespace: Namespace) -> Operation[tuple[int, int] | None]:
+    """Read the used bytes and ``maxmemory`` of Redis; None if there is no limit."""
+
+    def parse(reply: bytes) -> tuple[int, int] | None:
+        facts = dict(line.split(":", 1) for line in reply.decode().splitlines() if ":" in line)
+        limit = int(facts.get("maxmemory", "0"))
+        return (int(facts["used_memory"]), limit) if limit else None
+
+    return plain_command("INFO", "memory", key=namespace.queues, parse=parse)
+
+
 def read_holders(
     namespace: Namespace, qname: str, names: Sequence[str], receipts: Sequence[tuple[str, int]]
 ) -> Operation[dict[str, str]]:

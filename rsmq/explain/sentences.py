@@ -11,7 +11,9 @@ from rsmq.errors.printable import escape_unprintable, format_count
 from rsmq.explain.causes import Cause
 from rsmq.explain.observed import IDLE_MINUTES, ObservedMessage, ObservedQueue
 from rsmq.figures import HiddenCounts
+from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash.deletion import UNKNOWN_CALLER, Deletion, DeletionKind
+from rsmq.webhooks.shared_breaker import PushTarget
 from rsmq.wire.workers import WorkerInfo
 
 _UNITS = ((86_400, "days"), (3600, "h"), (60, "min"))
@@ -491,11 +493,53 @@ def _purge(facts: ObservedQueue) -> str:
     )
 
 
+#: Of several webhooks or schedules so many have a sentence.
+_MAX_SENTENCES = 3
+
+
+def describe_target(target: PushTarget, now_ms: float) -> str:
+    """Return why nothing is pushed to a target, and when it is tried again."""
+    if target.refusal is not None:
+        return f"{target.url}: a process that should push says: {target.refusal}"
+    again = ""
+    if target.until_ms is not None:
+        again = f" It is tried again in {format_span((target.until_ms - now_ms) / 1000)}."
+    answer = target.answer or "not recorded"
+    return f"{target.url} is {target.state}; its last answer was {answer}.{again}"
+
+
+def describe_late_schedule(schedule: StoredSchedule, late: float) -> str:
+    """Return that a schedule is late, or with 0 seconds that it fails."""
+    if late:
+        return f"The schedule {schedule.name} is {format_span(late)} late: nothing runs schedules."
+    return f"The schedule {schedule.name} has failed {format_count(schedule.failures, 'time')}."
+
+
+def describe_memory(memory: tuple[int, int]) -> str:
+    """Return how much of its memory Redis uses."""
+    used, limit = memory
+    return f"Redis uses {used / limit:.0%} of its memory; when it is full, sends are refused."
+
+
+def _webhook_stopped(facts: ObservedQueue) -> str:
+    targets = facts.stopped_targets[:_MAX_SENTENCES]
+    texts = " ".join(describe_target(each, facts.now_ms) for each in targets)
+    return f"A webhook of queue {facts.name} is stopped: {texts}"
+
+
+def _late_schedule(facts: ObservedQueue) -> str:
+    found = facts.late_schedules[:_MAX_SENTENCES]
+    texts = " ".join(describe_late_schedule(*each) for each in found)
+    return f"{texts} It sends to queue {facts.name}." if len(found) == 1 else texts
+
+
 _OF_QUEUE: Mapping[Cause, Callable[[ObservedQueue], str]] = {
     Cause.PAUSED: _paused, Cause.NO_WORKER: _no_worker, Cause.WORKERS_BUSY: _workers_busy,
     Cause.RETRYING: _handlers_fail, Cause.LIMITED: _limited,
     Cause.STALLED: _stalled, Cause.FILLED_FASTER: _filled_faster, Cause.DRAINING: _draining,
     Cause.WAITING: _visible, Cause.ALL_HIDDEN: _all_hidden, Cause.DEAD_WORKER: _dead_worker,
     Cause.EMPTY: _empty, Cause.RECEIVED_AGAIN: _message_received_again,
-    Cause.CRASH_LOOP: _crash_loop,
+    Cause.CRASH_LOOP: _crash_loop, Cause.WEBHOOK_STOPPED: _webhook_stopped,
+    Cause.LATE_SCHEDULE: _late_schedule,
+    Cause.MEMORY: lambda facts: describe_memory(facts.memory or (0, 1)),
 }  # fmt: skip

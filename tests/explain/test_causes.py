@@ -21,8 +21,10 @@ from rsmq.figures import HiddenCounts
 from rsmq.figures.facts import RepeatedReceives
 from rsmq.jobs.status import JobState, JobStatus
 from rsmq.model import DeadLetterReason, QueueAttributes
+from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash import Deletion, DeletionKind
 from rsmq.trash.deletion import UNKNOWN_CALLER
+from rsmq.webhooks.shared_breaker import PushTarget
 from rsmq.wire.throttle import Limit
 from rsmq.worker import WorkerInfo
 
@@ -500,3 +502,90 @@ def test_a_crash_loop_names_the_workers_and_their_deaths():
     assert found.text == (
         "Workers of queue q die again and again: 2 deaths of w within 4 min, the last one 30 s ago."
     )
+
+
+_AT = datetime.fromtimestamp(NOW / 1000 - 90, UTC)
+SCHEDULE = StoredSchedule("s", None, _AT, _AT, None, None, None, None, None, None, 0)
+TARGET = PushTarget("q", "https://a", "open", 9, NOW + 30_000, "503")
+
+
+@pytest.mark.parametrize(
+    ("facts", "causes", "sentence"),
+    [
+        (
+            replace(queue(worker(), rates=(1, 0)), targets=(TARGET,)),
+            [Cause.WEBHOOK_STOPPED, Cause.STALLED, Cause.WAITING],
+            (
+                "A webhook of queue q is stopped: https://a is open; its last answer was 503. It "
+                "is tried again in 30 s."
+            ),
+        ),
+        (
+            replace(queue(worker(), rates=(20, 80)), targets=(TARGET,)),
+            [Cause.DRAINING, Cause.WAITING, Cause.WEBHOOK_STOPPED],
+            None,
+        ),
+        (
+            replace(
+                queue(messages=0, visible_messages=0),
+                targets=(replace(TARGET, state="closed", refusal="it has no secret"),),
+            ),
+            [Cause.EMPTY, Cause.WEBHOOK_STOPPED],
+            None,
+        ),
+        (
+            replace(queue(worker(), rates=(1, 0)), targets=(replace(TARGET, state="closed"),)),
+            [Cause.STALLED, Cause.WAITING],
+            None,
+        ),
+        (
+            replace(queue(messages=0, visible_messages=0, paused=True), schedules=(SCHEDULE,)),
+            [Cause.EMPTY, Cause.PAUSED, Cause.LATE_SCHEDULE],
+            None,
+        ),
+        (
+            replace(
+                queue(messages=0, visible_messages=0),
+                schedules=(replace(SCHEDULE, paused_at=_AT), replace(SCHEDULE, name="t")),
+            ),
+            [Cause.EMPTY, Cause.LATE_SCHEDULE],
+            None,
+        ),
+        (replace(queue(messages=0, visible_messages=0), memory=(79, 100)), [Cause.EMPTY], None),
+        (
+            replace(queue(messages=0, visible_messages=0), memory=(80, 100)),
+            [Cause.EMPTY, Cause.MEMORY],
+            None,
+        ),
+    ],
+)
+def test_webhooks_schedules_and_the_memory_are_causes_of_a_queue(facts, causes, sentence):
+    found = explain_queue(facts)
+
+    assert [each.cause for each in found.causes] == causes
+    assert sentence in {None, found.sentence}
+
+
+def test_the_texts_of_schedules_and_of_the_memory_name_them():
+    now = datetime.fromtimestamp(NOW / 1000 + 60, UTC)
+    failed = replace(SCHEDULE, next_attempt_at=now, failures=3, failed_at=_AT)
+    facts = replace(queue(), schedules=(SCHEDULE,), memory=(90, 100))
+
+    assert [each.text for each in explain_queue(facts).causes[-2:]] == [
+        "The schedule s is 90 s late: nothing runs schedules. It sends to queue q.",
+        "Redis uses 90% of its memory; when it is full, sends are refused.",
+    ]
+    facts = replace(facts, schedules=(failed, SCHEDULE), memory=None)
+    assert explain_queue(facts).causes[-1].text == (
+        "The schedule s has failed 3 times. The schedule s is 90 s late: nothing runs schedules."
+    )
+
+
+def test_a_webhook_that_is_stopped_is_a_cause_of_its_messages():
+    stopped = replace(queue(worker(), rates=(1, 0)), targets=(TARGET,))
+
+    assert explain_message(message(stopped)).cause is Cause.WEBHOOK_STOPPED
+    received = replace(queue(worker(), rates=(20, 80)), targets=(TARGET,))
+    assert Cause.WEBHOOK_STOPPED not in {
+        each.cause for each in explain_message(message(received)).causes
+    }

@@ -1,8 +1,8 @@
 """
 An alert: something that is wrong, and the words that alerts share.
 
-A fault of the messages of a queue is one of its causes, beyond a threshold: then ``why``
-names the cause too.
+A fault of a queue, of its webhooks and schedules, and of the memory is a cause of ``why``, beyond a
+threshold: then ``why`` names the cause too.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ class AlertKind(Enum):
     PURGED = "purged"
 
 
-#: The causes of a queue from which alerts follow. Other alerts are not about why it is not drained.
+#: The causes from which alerts follow. Others are about workers, the history, and past events.
 CAUSES: Mapping[AlertKind, frozenset[Cause]] = {
     AlertKind.CRASH_LOOP: frozenset({Cause.CRASH_LOOP}),
     AlertKind.DEAD_WORKER: frozenset({Cause.DEAD_WORKER}),
+    AlertKind.MEMORY: frozenset({Cause.MEMORY}),
     AlertKind.NOT_RECEIVED: frozenset({Cause.NO_WORKER, Cause.STALLED}),
+    AlertKind.WEBHOOK_STOPPED: frozenset({Cause.WEBHOOK_STOPPED}),
     AlertKind.RECEIVED_AGAIN: frozenset({Cause.RECEIVED_AGAIN}),
+    AlertKind.LATE_SCHEDULE: frozenset({Cause.LATE_SCHEDULE}),
     AlertKind.PAUSED: frozenset({Cause.PAUSED}),
     AlertKind.GROWING: frozenset({Cause.FILLED_FASTER}),
 }

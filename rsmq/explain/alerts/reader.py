@@ -20,6 +20,7 @@ from rsmq.explain.alerts.facts import AlertFacts, HeldMessages, RemovedMessage
 from rsmq.explain.alerts.rules import may_need_activity
 from rsmq.explain.held import choose_dead, read_held
 from rsmq.explain.observed import find_repeated_deaths
+from rsmq.explain.operations import read_memory
 from rsmq.figures.facts import ACTIVITY, QueueActivity, QueueBacklog
 from rsmq.figures.reading import read_queues_in_steps
 from rsmq.operations.plain import plain_command
@@ -127,12 +128,9 @@ async def _read_held(
 
 async def _read_memory(queues: Client) -> tuple[int, int] | None:
     try:
-        text: bytes = await queues.run(plain_command("INFO", "memory", key=queues.namespace.queues))
+        return await queues.run(read_memory(queues.namespace))
     except ResponseError:  # the user may not read it
         return None
-    facts = dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line)
-    limit = int(facts.get("maxmemory", "0"))
-    return (int(facts["used_memory"]), limit) if limit else None
 
 
 async def _read_recorded_minute(queues: Client) -> int | None:

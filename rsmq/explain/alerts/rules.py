@@ -12,9 +12,16 @@ from rsmq.explain.alerts.crashes import find_crash_loops, find_dead_workers, rec
 from rsmq.explain.alerts.facts import AlertFacts, dead_letter_queues
 from rsmq.explain.alerts.restarts import find_not_restarted
 from rsmq.explain.causes import causes_of_queue
-from rsmq.explain.observed import IDLE_MINUTES, ObservedQueue
+from rsmq.explain.observed import (
+    FULL_SHARE,
+    IDLE_MINUTES,
+    ObservedQueue,
+    find_late_schedules,
+    find_stopped_targets,
+    is_nearly_full,
+)
+from rsmq.explain.sentences import describe_late_schedule, describe_memory, describe_target
 from rsmq.figures.facts import QueueActivity, QueueBacklog
-from rsmq.webhooks.breaker import TargetState
 
 #: A message that waits for so long is looked at.
 WAIT_SECONDS = 60
@@ -22,9 +29,8 @@ WAIT_SECONDS = 60
 _GROWTH_MINUTES, _FASTER, _MIN_GROWTH = 15, 1.05, 100
 #: A burst does not count as growth: more was sent in so many of the last recorded minutes.
 _GROWING_MINUTES, _OF_MINUTES = 3, 5
-#: A schedule is late after so many seconds, and a history is not recorded after so many minutes.
-LATE_SECONDS, _UNRECORDED_MINUTES = 60, 5
-_FULL_SHARE = 0.8
+#: A history is not recorded after so many minutes.
+_UNRECORDED_MINUTES = 5
 #: A purge of more messages is shown.
 _MIN_PURGED = 100
 
@@ -86,16 +92,14 @@ def may_need_activity(state: QueueBacklog, now_ms: int) -> bool:
 
 
 def _find_full_memory(facts: AlertFacts) -> Iterator[Alert]:
-    if facts.memory is None:
+    if facts.memory is None or not is_nearly_full(facts.memory):
         return
     used, limit = facts.memory
-    share = used / limit
-    if share >= _FULL_SHARE:
-        yield Alert(
-            AlertKind.MEMORY, "bad" if share >= (1 + _FULL_SHARE) / 2 else "warn", "",
-            f"Redis uses {share:.0%} of its memory; when it is full, sends are refused.",
-            f"used_memory is {format_count(used, 'byte')}, maxmemory {limit:,}.", None, None,
-        )  # fmt: skip
+    yield Alert(
+        AlertKind.MEMORY, "bad" if used / limit >= (1 + FULL_SHARE) / 2 else "warn", "",
+        describe_memory(facts.memory),
+        f"used_memory is {format_count(used, 'byte')}, maxmemory {limit:,}.", None, None,
+    )  # fmt: skip
 
 
 def _not_received(state: QueueBacklog, queue: ObservedQueue) -> Iterator[Alert]:
@@ -195,52 +199,28 @@ def _paused(state: QueueBacklog) -> Alert:
 
 
 def _find_stopped_webhooks(facts: AlertFacts) -> Iterator[Alert]:
-    for target in facts.targets:
-        if target.refusal is not None:
-            yield Alert(
-                AlertKind.WEBHOOK_STOPPED, "bad", target.queue,
-                f"Nothing is pushed to the webhook of {target.queue}.",
-                f"{target.url}: a process that should push says: {target.refusal}", None,
-                target.queue,
-            )  # fmt: skip
-        if target.refusal is not None or target.state == TargetState.CLOSED:
-            continue
-        until = target.until_ms
-        again = "" if until is None else (
-            f" It is tried again in {format_span((until - facts.now_ms) / 1000)}."
-        )  # fmt: skip
+    for target in find_stopped_targets(facts.targets):
         yield Alert(
             AlertKind.WEBHOOK_STOPPED, "bad", target.queue,
-            f"The webhook of {target.queue} is stopped.",
-            f"{target.url} is {target.state}; its last answer was "
-            f"{target.answer or 'not recorded'}.{again}",
-            None, target.queue,
+            f"Nothing is pushed to the webhook of {target.queue}."
+            if target.refusal is not None
+            else f"The webhook of {target.queue} is stopped.",
+            describe_target(target, facts.now_ms), None, target.queue,
         )  # fmt: skip
 
 
 def _find_late_schedules(facts: AlertFacts) -> Iterator[Alert]:
-    for schedule in facts.schedules:
-        at = schedule.next_attempt_at
-        if at is None or schedule.paused_at is not None:
-            continue
-        due_ms = int(at.timestamp() * 1000)
-        late = (facts.now_ms - due_ms) / 1000
-        queue = schedule.definition.queue if schedule.definition else None
-        if late >= LATE_SECONDS:
-            yield Alert(
-                AlertKind.LATE_SCHEDULE, "bad", schedule.name,
-                f"The schedule {schedule.name} is {format_span(late)} late: nothing runs "
-                "schedules.",
-                "A worker, rsmq scheduler or rsmq web --push runs them.", due_ms, queue,
-            )  # fmt: skip
-        elif schedule.failures and schedule.failed_at is not None:
-            yield Alert(
-                AlertKind.LATE_SCHEDULE, "warn", schedule.name,
-                f"The schedule {schedule.name} has failed "
-                f"{format_count(schedule.failures, 'time')}.",
-                "It is tried again; its page says why.",
-                int(schedule.failed_at.timestamp() * 1000), queue,
-            )  # fmt: skip
+    for schedule, late in find_late_schedules(facts.schedules, facts.now_ms):
+        since = schedule.next_attempt_at if late else schedule.failed_at
+        yield Alert(
+            AlertKind.LATE_SCHEDULE, "bad" if late else "warn", schedule.name,
+            describe_late_schedule(schedule, late),
+            "A worker, rsmq scheduler or rsmq web --push runs them."
+            if late
+            else "It is tried again; its page says why.",
+            None if since is None else int(since.timestamp() * 1000),
+            schedule.definition.queue if schedule.definition else None,
+        )  # fmt: skip
 
 
 def _find_missing_records(facts: AlertFacts) -> Iterator[Alert]:

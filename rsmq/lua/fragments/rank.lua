@@ -12,9 +12,15 @@ local function is_behind(text, other)
   return #text > #other
 end
 
--- Returns how many ids are in front of the place behind an id with a score. ZRANK would find it too,
--- but users that may look at queues have no right to it.
+-- Returns how many ids are in front of the place behind an id with a score. A user who may not call
+-- ZRANK gets it from a search.
 local function rank_behind(zset, score, id)
+  if redis.call('ZSCORE', zset, id) == score then
+    local rank = redis.pcall('ZRANK', zset, id)
+    if type(rank) == 'number' then
+      return rank + 1
+    end
+  end
   local low = redis.call('ZCOUNT', zset, '-inf', '(' .. score)
   local high = redis.call('ZCOUNT', zset, '-inf', score)
   while low < high do

@@ -18,6 +18,7 @@ from rsmq.explain import (
 )
 from rsmq.search.failure_groups import FailureGroup
 from rsmq.search.redaction import Redaction
+from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.dead_letter_groups import read_groups
 from rsmq.web.fields import Field, Shape, between
 from rsmq.web.routes.forms import (
@@ -64,7 +65,9 @@ async def _explain_message(call: ApiCall) -> ApiAnswer:
 
 
 async def _explain_queue(call: ApiCall) -> ApiAnswer:
-    facts = await observe_queue(call.queues, call.names[QUEUE])
+    facts = await observe_queue(
+        call.queues, call.names[QUEUE], sees_server=may(call, Scope.STATS, ALL_QUEUES)
+    )
     purge = facts.purge
     may_undo = purge is not None and may(call, scope_of(purge), purge.queue)
     if purge is not None and not may_undo:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rsmq.explain.alerts.rules import LATE_SECONDS
+from rsmq.explain.observed import LATE_SECONDS
 from rsmq.vocabulary.sends import SCHEDULE, ValueKind
 from rsmq.web.pages.formats import show_duration, show_number
 from rsmq.web.pages.table import PageCall, PageEntry
