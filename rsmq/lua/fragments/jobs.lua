@@ -36,7 +36,7 @@ end
 -- nothing if it is not changed. It lives for so many ms; '' = an hour if the job has ended, else a week more than
 -- `wait`. The script has called require_local_beside, or the key is in its KEYS.
 local function change_job(key, event, now, lifetime, wait, ...)
-  local stored = redis.call('HMGET', key, 'state', 'cancel', 'flow')
+  local stored = redis.call('HMGET', key, 'state', 'cancel')
   local state = next_job_state(stored[1], event, stored[2])
   if not state then
     return
@@ -54,9 +54,10 @@ local function change_job(key, event, now, lifetime, wait, ...)
       redis.call('HSET', key, 'ttl', ttl)
     end
     redis.call('PEXPIRE', key, ttl)
-    if stored[3] then
+    local place = string.sub(key, -2) == 'Fr' and redis.call('HGET', key, 'flow') -- the end of ids of nodes
+    if place then
       -- @include flows.lua
-      pcall(end_node, stored[3], key, state, change_job) -- if it fails, as without the right, the next check of the flow does it
+      pcall(end_node, place, key, state, change_job) -- if it fails, as without the right, the next check of the flow does it
     end
   else
     redis.call('PEXPIRE', key, digits(wait + 604800000))
