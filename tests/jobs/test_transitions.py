@@ -33,6 +33,7 @@ from rsmq.worker.operations import (
     receive_for_worker,
     settle_messages,
 )
+from tests.scale import scaled
 
 _numbers = itertools.count()
 
@@ -285,7 +286,7 @@ def test_random_calls_leave_each_job_in_its_true_state():
     run_state_machine_as_test(
         JobMachine,
         settings=settings(
-            max_examples=30,
+            max_examples=scaled(30, 1000),
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -28,6 +28,7 @@ from rsmq.worker.operations import (
     finish_messages,
     settle_messages,
 )
+from tests.scale import scaled
 
 OUTCOMES = {
     "succeed": "succeeded",
@@ -331,7 +332,7 @@ def _draw_outcome(data, sent):
     return number, outcome, added, data.draw(st.sets(st.integers(0, len(added) - 1)))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=scaled(80, 5000), deadline=None)
 @given(graphs(), st.sampled_from(["stop", "continue"]), st.booleans(), st.data())
 def test_random_orders_of_larger_graphs(after, policy, has_finally, data):
     play(after, policy, has_finally, lambda sent: _draw_outcome(data, sent))
