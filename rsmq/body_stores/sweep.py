@@ -25,15 +25,15 @@ from os import urandom
 from typing import Any
 
 from rsmq._sync.client import RSMQ
+from rsmq.body_stores.walk import read_keys, read_parameters
 from rsmq.codecs import BodyStore
 from rsmq.errors import NotPossible, show
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.plain import parse_fields, parse_time_us, plain_command
 from rsmq.operations.scripts import loader_of
-from rsmq.operations.walk import scan_keys
 from rsmq.trash.deletion import DeletionState
-from rsmq.wire.keys import Namespace, is_body
+from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import check_duration
 from rsmq.wire.names import decode_name, encode_name
 
@@ -43,12 +43,11 @@ _DAY_SECONDS = 86_400
 _HOUR_MS = 3_600_000
 MIN_GRACE_SECONDS = 60
 _MAX_GRACE_SECONDS = 365 * _DAY_SECONDS
-#: Names in a call, and values that a step reads.
+#: Names in a call.
 _BATCH = 1000
 #: The name of the object with the bytes of the owner; its place has no queue.
 _OWNER = "0" * 32
 _OWNER_BYTES = 32
-_STEP_VALUES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +167,10 @@ def _leave_out_used(
     queues: RSMQ[Any], found: dict[str, bytes], tell: Callable[[int], object]
 ) -> None:
     """Remove the objects that a value of the namespace names."""
-    for key in _read_keys(queues):
+    for key in read_keys(queues):
         if not found:
             return
-        for name in _read_names(queues, key):
+        for name in read_parameters(queues, key, b"stored"):
             found.pop(name, None)
         tell(1)
 
@@ -220,35 +219,10 @@ def _clear_notes(
         queues.run(plain_command("HDEL", key, *batch))
 
 
-def _read_keys(queues: RSMQ[Any]) -> Iterator[bytes]:
-    cursor = b"0"
-    while True:
-        cursor, keys = queues.run(scan_keys(queues.namespace, cursor))
-        unused = queues.namespace.unused_bodies
-        yield from (key for key in keys if key != unused and not is_body(key))
-        if cursor == b"0":
-            return
-
-
-def _read_names(queues: RSMQ[Any], key: bytes) -> Iterator[str]:
-    cursor = b"0"
-    while True:
-        cursor, names = queues.run(_find_stored_bodies(key, cursor))
-        yield from map(decode_name, names)
-        if cursor == b"0":
-            return
-
-
 def _in_batches(names: Iterable[str]) -> Iterator[tuple[str, ...]]:
     remaining = iter(names)
     while batch := tuple(islice(remaining, _BATCH)):
         yield batch
-
-
-def _find_stored_bodies(key: bytes, cursor: bytes) -> Operation[Any]:
-    return Operation(
-        load("find_stored_bodies"), (key,), (cursor, digits(_STEP_VALUES)), tuple, RetryClass.ALWAYS
-    )
 
 
 def _note_unused(namespace: Namespace, keep_ms: int, names: Iterable[str]) -> Operation[list[int]]:

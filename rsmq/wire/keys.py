@@ -516,6 +516,23 @@ def parse_body_key(key: bytes) -> tuple[bytes, str]:
     return zset, decode_name(name)
 
 
+def find_owner(namespace: Namespace, key: bytes) -> tuple[str, str]:
+    """
+    Return what has the bodies in a key, and the name of its queue, '' if it is not that of a queue.
+
+    It is "messages", "schedules", "results" (of tracked messages), "undo" or "other".
+    """
+    prefix = encode_name(namespace.name) + b":"
+    queue = decode_name(key.removeprefix(prefix).partition(b":")[0])
+    if key == prefix + encode_name(queue) + _HASH_SUFFIX.encode() and queue != RESERVED_NAME:
+        return "messages", queue
+    if _JOB_INFIX in key:
+        return "results", queue
+    if key.startswith(namespace.trash + b":"):
+        return "undo", ""
+    return "schedules" if key == namespace.schedules else "other", ""
+
+
 def order_field(source: str, *, in_flight: bool = False) -> bytes:
     """
     Return the field of the watermark of a source, in the record of copies.

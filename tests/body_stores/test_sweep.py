@@ -304,7 +304,7 @@ def test_a_message_that_moves_in_each_reading_keeps_its_object(
         rsmq.set_dead_letter_policy("q", "other", max_receives=1)
     rsmq.send_message("q", BODY, codec=codec)
     (name,) = names_in(store, ns)
-    read_keys, moves = sweep._read_keys, []
+    read_keys, moves = sweep.read_keys, []
 
     def move():
         moves.append(way)
@@ -329,7 +329,7 @@ def test_a_message_that_moves_in_each_reading_keeps_its_object(
         move()
         yield place
 
-    monkeypatch.setattr(sweep, "_read_keys", read_and_move)
+    monkeypatch.setattr(sweep, "read_keys", read_and_move)
     for _ in range(4):
         assert sweep_bodies(rsmq, store).deleted == 0
         age(raw, ns)

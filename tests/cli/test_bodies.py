@@ -8,6 +8,7 @@ import pytest
 
 from rsmq import JSON, MSGPACK
 from rsmq.codecs import Compressed, Encrypted
+from rsmq.tasks import Tasks
 
 KEY = bytes(range(32))
 PROGRAM = f"""
@@ -96,19 +97,50 @@ def test_keys_are_counted(cli, rsmq, q):
     rsmq.move_messages(q, "dead", ids[:1])
     rsmq.schedules.add("daily", queue=q, every=86_400, body=1, codec=CODEC)
 
+    rest = {"results": 0, "undo": 0, "other": 0}
     expected = [
-        {"key": "k0", "queue": "q", "messages": 2, "schedules": 0},
-        {"key": "k1", "queue": "dead", "messages": 1, "schedules": 0},
-        {"key": "k1", "queue": "q", "messages": 2, "schedules": 1},
+        {"key": "k0", "queue": "q", "messages": 2, "schedules": 0, **rest},
+        {"key": "k1", "queue": "dead", "messages": 1, "schedules": 0, **rest},
+        {"key": "k1", "queue": "q", "messages": 2, "schedules": 1, **rest},
     ]
     assert json.loads(cli("keys", "--json").out) == expected
     assert [line.split() for line in cli("keys").lines] == [
-        ["KEY", "QUEUE", "MESSAGES", "SCHEDULES"],
+        ["KEY", "QUEUE", "MESSAGES", "SCHEDULES", "RESULTS", "UNDO", "OTHER"],
         *[[str(value) for value in each.values()] for each in expected],
     ]
     assert json.loads(cli("keys", "dead", "--json").out) == expected[1:2]
     rsmq.purge_queue("dead")
     assert "no encrypted bodies" in cli("keys", "dead").stderr
+
+
+def test_keys_of_tasks_and_of_what_undo_restores_are_counted(cli, rsmq, server, ns, q):
+    with Tasks.from_url(server.url, ns=ns, codec=CODEC) as tasks:
+
+        @tasks.task(queue="t", track=True)
+        def add(first: int, second: int) -> int:
+            return first + second
+
+        @tasks.task(queue="late", track=True)
+        def show(total: int) -> None:
+            raise NotImplementedError
+
+        add.send(1, 2)
+        tasks.run_all()
+        add.send(3, 4)
+        flow = tasks.flow()
+        flow.add(show.signature(total=7), after=flow.add(add.signature(5, 6)))
+        flow.send()
+    rsmq.send_message(q, 1, codec=CODEC)
+    rsmq.trash.purge_queue(q)
+
+    rows = {each["queue"]: each for each in json.loads(cli("keys", "--json").out)}
+    assert rows["t"]["messages"] == 2
+    assert rows["t"]["results"] == 1
+    assert rows[""]["undo"] == 1
+    assert rows[""]["other"] >= 1  # the flow
+    assert "q" not in rows
+    only_t = json.loads(cli("keys", "t", "--json").out)
+    assert only_t == [rows["t"]]
 
 
 def test_more_messages_than_a_step(cli, rsmq, q):

@@ -40,6 +40,7 @@ LISTED = {
     "bridge --to stream": ["bridge --from p --to stream:{ns}:events --limit 1"],
     "delete-queue --undo": ["delete-queue q --yes --undo"],
     "export": ["export -o {folder}/out.jsonl"],
+    "keys": ["keys"],
     "history": ["history", "history q"],
     "tasks": ["tasks", "tasks q"],
     "migrate --from list": [
@@ -106,7 +107,6 @@ UNLISTED = {
     "import": ["import {folder}/in.jsonl"],
     "job": ["job q {tracked}"],
     "jobs": ["jobs q"],
-    "keys": ["keys"],
     "limit": ["limit q", "limit q --max-running 5 --rate 50/s", "limit q --remove"],
     "list": ["list"],
     "move": ["move q --to p {waiting} {grouped}"],
@@ -272,7 +272,7 @@ def test_the_documented_rights_are_sufficient_and_needed(
     assert called - administrator - {"acl|log", "config|resetstat"} == listed
 
 
-@pytest.mark.parametrize("line", ["doctor", "keys", "dead-letters q"])
+@pytest.mark.parametrize("line", ["doctor", "dead-letters q"])
 def test_documented_rights_are_sufficient_for_queues_that_are_read_in_steps(
     monkeypatch, server, raw, ns, rsmq, line
 ):
