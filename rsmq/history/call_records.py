@@ -56,7 +56,7 @@ def seconds_of(bucket: int) -> float:
 @dataclass(slots=True)
 class CallCounts:
     """
-    What was counted of the calls of a task.
+    Counts of the calls of a task.
 
     Attributes:
         ended: calls that ended.

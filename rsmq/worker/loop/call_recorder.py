@@ -41,7 +41,7 @@ class CallRecorder:
             self.write()
 
     def write(self) -> None:
-        """Write what was counted since the last write. What can't be written is not kept."""
+        """Write what was counted since the last write. If a write fails, its counts are lost."""
         minute, self._minute = self._minute, self._find_minute()
         for queue, tasks in self._tally.take():
             for at in range(0, len(tasks), TASKS_PER_STEP):

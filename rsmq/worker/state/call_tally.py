@@ -1,5 +1,5 @@
 """
-What a worker counts of its calls, by queue and task, until the next minute.
+The counts of the calls of a worker, by queue and task, until the next minute.
 
 The calls of a turn of the loop are counted together, and the loop has their durations already. Of
 a task with many calls only some are measured, and stand for the others.

@@ -13,7 +13,7 @@ from rsmq.web.pages.views.figures import SPANS, Column, find_span, sortable, spa
 from rsmq.web.table import Scope
 
 _DEFAULT = "-calls"
-#: What each column that sorts the table sorts by.
+#: The values by which each column sorts the table.
 _KEYS = {
     "task": lambda each: (each["task"], each["queue"]),
     "calls": lambda each: each["calls"],
