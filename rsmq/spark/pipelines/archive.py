@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
 from rsmq.spark.pipelines.folders import refuse_stream_folder, require_same_stream
-from rsmq.spark.pipelines.kept_columns import name_kept_columns
 from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress
-from rsmq.spark.pipelines.queues import Queues, count_partitions, join_names
+from rsmq.spark.pipelines.queues import Queues, count_partitions, join_names, name_kept_columns
 from rsmq.spark.pipelines.streams import read_stream, run_stream
 from rsmq.spark.read.record_batch import STORED_HINT, STORED_TEXT
 

@@ -11,9 +11,8 @@ from pyspark.sql import SparkSession, functions
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.pipelines.folders import require_same_stream
-from rsmq.spark.pipelines.kept_columns import name_kept_columns
 from rsmq.spark.pipelines.progress import ProgressCallback, ignore_progress
-from rsmq.spark.pipelines.queues import Queues
+from rsmq.spark.pipelines.queues import Queues, name_kept_columns
 from rsmq.spark.pipelines.streams import read_stream, run_stream
 
 KINDS = ("json", "csv", "parquet", "text", "none")

@@ -14,7 +14,13 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from rsmq.errors import InvalidOption
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
 from rsmq.spark.connections import SparkServer, get_servers, require_queues
+from rsmq.spark.read.schema import DEFAULT_COLUMNS
+from rsmq.spark.read.sent_columns import SENT_COLUMNS
+from rsmq.vocabulary.stored import GROUP
 from rsmq.wire.keys import DEFAULT_NS
+
+#: The columns of groups and limit keys, which new messages get too.
+GROUP_COLUMNS = tuple(value.column for value in GROUP.values)
 
 #: The most processors that are counted over Spark Connect.
 _MAX_PARALLELISM = 100_000
@@ -214,6 +220,19 @@ def count_partitions(spark: SparkSession) -> int:
     number = functions.spark_partition_id().alias("number")
     last = spark.range(_MAX_PARALLELISM).select(number).agg(functions.max("number")).collect()
     return 2 * (int(last[0][0]) + 1)
+
+
+def name_kept_columns(source: Queues, *, with_raw: bool = False) -> str:
+    """
+    Return the option ``columns`` of a read of all that a message can be restored from.
+
+    Args:
+        source: the server and the namespaces; ``ns`` is a column if there are several.
+        with_raw: whether the bytes of the body are read beside its text.
+    """
+    raw = ["raw"] if with_raw else []
+    ns = ["ns"] if source.is_several else []
+    return ",".join([*ns, *DEFAULT_COLUMNS[:3], *raw, *DEFAULT_COLUMNS[3:], *SENT_COLUMNS])
 
 
 def join_names(queues: str | Sequence[str]) -> str:

@@ -10,9 +10,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from rsmq.errors import InvalidOption
-from rsmq.spark.pipelines.kept_columns import refuse_loss_of_groups
 from rsmq.spark.pipelines.progress import ProgressCallback, ignore_progress
-from rsmq.spark.pipelines.queues import Queues, count_partitions, refuse_loop
+from rsmq.spark.pipelines.queues import GROUP_COLUMNS, Queues, name_kept_columns, refuse_loop
 from rsmq.spark.pipelines.streams import read_stream, run_stream
 
 
@@ -45,6 +44,8 @@ def redrive(
     """
     Send dead letters as new messages to queues that an expression names, each exactly once.
 
+    The messages are in their groups, and have their limit keys.
+
     Args:
         spark: the session.
         at: the server and the namespace of the queues.
@@ -60,7 +61,7 @@ def redrive(
 
     Raises:
         InvalidOption: ``otherwise`` is the dead-letter queue itself, or ``to`` is not an
-            expression; or a dead letter has a group or a limit key, which would be lost.
+            expression.
         QueueNotFound: ``dead_letter_queue`` or ``otherwise`` does not exist.
     """
     at.require_one_namespace()
@@ -68,32 +69,19 @@ def redrive(
     at.require((dead_letter_queue, otherwise))
     possible = [name for name in at.list_names() if name != dead_letter_queue]
     # The expression needs the message as text; the bytes of ``raw`` are sent unchanged.
-    frame = read_stream(spark, at, dead_letter_queue, includeRaw=True, maxMessagesPerTrigger=batch)
+    columns = name_kept_columns(at, with_raw=True)
+    frame = read_stream(spark, at, dead_letter_queue, columns=columns, maxMessagesPerTrigger=batch)
     frame = _with_chosen(frame, to)
-    _refuse_groups(spark, at, dead_letter_queue)
     target = functions.when(functions.col("chosen").isin(possible), functions.col("chosen"))
     queue = functions.coalesce(target, functions.lit(otherwise))
-    sent = frame.select(functions.col("raw").alias("message"), queue.alias("queue"))
+    message = functions.col("raw").alias("message")
+    sent = frame.select(message, queue.alias("queue"), *GROUP_COLUMNS)
     options = at.options(delivery="exactly-once", enforceMaxSize=False)
     writer = (
         sent.writeStream.format("rsmq").options(**options).option("checkpointLocation", checkpoint)
     )
     done = run_stream("redrive", at, writer, follow=False, report_progress=tell)
     return Redriven(done.messages, done.lost)
-
-
-def _refuse_groups(spark: SparkSession, at: Queues, dead_letter_queue: str) -> None:
-    options = at.options(
-        subscribe=dead_letter_queue,
-        columns="id,group,limit_key",
-        include="visible",
-        numPartitions=count_partitions(spark),
-    )
-    refuse_loss_of_groups(
-        spark.read.format("rsmq").options(**options).load(),
-        "queue",
-        "Redrive them with rsmq redrive, which keeps groups and limit keys.",
-    )
 
 
 def _with_chosen(frame: DataFrame, to: str) -> DataFrame:

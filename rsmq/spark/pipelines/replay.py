@@ -12,11 +12,11 @@ from pyspark.sql.types import BinaryType, StringType
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.connections import get_server
-from rsmq.spark.pipelines.kept_columns import refuse_loss_of_groups
 from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress
-from rsmq.spark.pipelines.queues import Queues
+from rsmq.spark.pipelines.queues import GROUP_COLUMNS, Queues
 from rsmq.spark.read.sent_columns import SENT_COLUMNS
 from rsmq.spark.write.write_decision import is_written
+from rsmq.wire.ids import GROUP_MARK
 
 _RESTORED_COLUMNS = ("id", "receive_count", "first_received", "visible_at", *SENT_COLUMNS)
 
@@ -67,15 +67,14 @@ def replay(
         date: the day of an archive, as in 2026-01-31.
         where: a condition in SQL that selects rows.
         restore: True keeps ids, times, counters, groups, limit keys, expiry and retries, and adds
-            only messages that are not in the queue; False sends new messages, which have the
-            expiry and the retries of their queue.
+            only messages that are not in the queue; False sends new messages, which have their
+            groups and limit keys, and the expiry and the retries of their queue.
         create: True creates missing queues.
         write_id: a name under which this replay is done only once, however often it is run.
         tell: a function that is called with each ``JobProgress``.
 
     Raises:
-        InvalidOption: the kind is unknown, the date is not a day, or a column is missing; or
-            messages with a group or a limit key would be sent as new ones, without it.
+        InvalidOption: the kind is unknown, the date is not a day, or a column is missing.
     """
     target.require_one_namespace()
     if date is not None:
@@ -94,9 +93,6 @@ def replay(
         rows = rows.where(functions.col("date") == functions.lit(date).cast("date"))
     if where is not None:
         rows = rows.where(where)
-    if not restore and "message" in rows.columns and "id" in rows.columns:
-        remedy = "Keep them with restore, or choose other messages with where."
-        refuse_loss_of_groups(rows, "restore", remedy)
     observation = Observation()
     count = functions.count(functions.lit(1)).alias("number")
     messages = _select_messages(rows, has_queue_column=queue is None, restore=restore)
@@ -137,7 +133,15 @@ def _select_messages(rows: DataFrame, *, has_queue_column: bool, restore: bool) 
     if restore:
         rows = _without_receive_of_archive(rows)
         columns += [name for name in _RESTORED_COLUMNS if name in rows.columns]
-    return rows.select(*columns)
+        return rows.select(*columns)
+    # In rows of other programs these columns are no groups, and the ids have no mark.
+    has_group = functions.col("id").endswith(GROUP_MARK.decode()) if "id" in rows.columns else None
+    groups = [
+        functions.when(has_group, functions.col(name)).cast(SENT_COLUMNS[name]).alias(name)
+        for name in GROUP_COLUMNS
+        if has_group is not None and name in rows.columns
+    ]
+    return rows.select(*columns, *groups)
 
 
 def _without_receive_of_archive(rows: DataFrame) -> DataFrame:

@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.pipelines.progress import ProgressCallback, ignore_progress
-from rsmq.spark.pipelines.queues import Queues, refuse_loop
+from rsmq.spark.pipelines.queues import Queues, name_kept_columns, refuse_loop
 from rsmq.spark.pipelines.streams import read_stream, run_stream
+from rsmq.vocabulary.sends import SPARK
 
 Function = Callable[[DataFrame], DataFrame]
 
@@ -63,7 +64,8 @@ def transform(  # noqa: PLR0917 - source and target in order
         target: the server and the namespace of the queue to write.
         queue: the queue to write; None reads it from the column ``queue`` of each row.
         function: converts a frame of messages to one with a column ``message``, and optionally
-            ``queue`` and ``delay`` (seconds).
+            ``queue`` and the options of sends, such as ``delay`` (seconds) and ``group``. The frame
+            that it gets has the groups, limit keys and numbers of retries of messages.
         checkpoint: the folder where Spark stores its progress. A transformation must always have
             the same checkpoint.
         follow: True waits for new messages and runs until it is stopped.
@@ -80,12 +82,19 @@ def transform(  # noqa: PLR0917 - source and target in order
     target.require_one_namespace()
     refuse_loop(source, queues, target, queue)
     body = "binary" if binary else "string"
-    messages = read_stream(spark, source, queues, maxMessagesPerTrigger=batch, bodyType=body)
+    messages = read_stream(
+        spark,
+        source,
+        queues,
+        columns=name_kept_columns(source),
+        maxMessagesPerTrigger=batch,
+        bodyType=body,
+    )
     frame: Any = function(messages)
     if not hasattr(frame, "columns"):
         kind = type(frame).__name__
         raise InvalidOption("function", f"returns a DataFrame; this one returned {kind}.")
-    columns = ["message", "delay"] + ["queue"] * (queue is None)
+    columns = ["message", *SPARK.options, *["queue"] * (queue is None)]
     selected = [name for name in columns if name in frame.columns]
     options = target.options(queue=queue, delivery="exactly-once", createQueue=create)
     if "message" not in frame.columns:

@@ -1,11 +1,12 @@
-"""Jobs keep groups, limit keys, expiry and retries, take all messages, or refuse."""
+"""Jobs keep groups, limit keys, expiry and retries, and take all messages, in new messages too."""
 
 from __future__ import annotations
 
 import pytest
+from pyspark.sql.functions import upper
 
 from rsmq import RSMQ
-from rsmq.spark import InvalidOption, pipelines
+from rsmq.spark import pipelines
 
 
 @pytest.fixture
@@ -79,9 +80,12 @@ def test_an_archive_of_kept_messages_is_restored_with_groups(
     assert snapshot(raw, ns) == before
     rsmq.delete_queue("q")
     rsmq.create_queue("q")
-    with pytest.raises(InvalidOption, match="the group of 12 messages and the limit_key of 3"):
-        pipelines.replay(spark, path, queues)
-    assert raw.zcard(f"{ns}:q") == 0
+    assert pipelines.replay(spark, path, queues).messages == len(sent)  # as new messages
+    counts = rsmq.count_messages("q")
+    assert (counts.visible, counts.held_back) == (6, 10)
+    assert raw.exists(f"{ns}:q:x:limits") == 0
+    assert set(raw.zrange(f"{ns}:q", 0, -1)).isdisjoint(id.encode() for id in sent.values())
+    check_order(receive_all(rsmq), sent)
     assert pipelines.replay(spark, path, queues, restore=True).messages == len(sent)
     assert snapshot(raw, ns) == before
     check_order(receive_all(rsmq), sent)
@@ -125,6 +129,17 @@ def test_an_archive_takes_many_messages_of_few_groups_in_one_batch(
     assert sorted(bytes(row["message"]).decode() for row in rows) == sorted(names)
 
 
+def test_a_transformation_passes_groups_on(spark, rsmq, queues, sent, tmp_path):
+    pipelines.transform(
+        spark, queues, "q", queues, "out",
+        lambda frame: frame.withColumn("message", upper("message")),
+        checkpoint=str(tmp_path / "checkpoint"), create=True,
+    )  # fmt: skip
+    counts = rsmq.count_messages("out")
+    assert (counts.visible, counts.held_back) == (6, 10)
+    check_order([body.lower() for body in receive_all(rsmq, "out")], sent)
+
+
 def test_a_transformation_takes_all_messages_of_groups(spark, rsmq, queues, sent, tmp_path):
     done = pipelines.transform(
         spark, queues, "q", queues, "out", lambda frame: frame.select("message"),
@@ -134,18 +149,22 @@ def test_a_transformation_takes_all_messages_of_groups(spark, rsmq, queues, sent
     check_order(receive_all(rsmq, "out"), sent)
 
 
-def test_a_redrive_refuses_to_lose_groups(spark, rsmq, raw, ns, queues, sent, tmp_path):
+def test_a_redrive_keeps_groups_and_limit_keys(spark, rsmq, raw, ns, queues, sent, tmp_path):
     for name in ("dead", "rest"):
         rsmq.create_queue(name)
     rsmq.move_messages("q", "dead", ids=list(sent.values()))
-    before = {key: raw.dump(key) for key in raw.keys(f"{ns}:*")}
-    checkpoint = tmp_path / "checkpoint"
-    with pytest.raises(
-        InvalidOption, match=r"the group of 3 messages and the limit_key of 2.*rsmq redrive"
-    ):
-        pipelines.redrive(spark, queues, "dead", "'q'", "rest", checkpoint=str(checkpoint))
-    assert {key: raw.dump(key) for key in raw.keys(f"{ns}:*")} == before
-    assert not checkpoint.exists()
+    checkpoint = str(tmp_path / "checkpoint")
+    to = "CASE WHEN message <> 'plain' THEN 'q' END"
+
+    done = pipelines.redrive(spark, queues, "dead", to, "rest", checkpoint=checkpoint)
+
+    assert (done.messages, raw.zcard(f"{ns}:dead")) == (len(sent), 0)
+    assert [each.body for each in rsmq.receive_messages("rest", 10)] == ["plain"]
+    found = {each.body: each for each in rsmq.peek_messages("q", 0, 100)}
+    assert {(m.group, m.limit_key, m.max_running) for m in found.values()} == {
+        ("a", None, None), ("b", None, None), ("c", None, None), (None, "k", 2),
+    }  # fmt: skip
+    check_order(receive_all(rsmq), [name for name in sent if name != "plain"])
 
 
 def test_a_report_counts_all_states_as_the_library_does(spark, rsmq, raw, ns, queues, sent):
