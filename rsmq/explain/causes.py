@@ -151,7 +151,7 @@ def _hidden_state(facts: ObservedMessage) -> Cause:
         return Cause.RETRYING
     if facts.holder is not None:
         return Cause.HELD if facts.holder.alive else Cause.HELD_BY_DEAD_WORKER
-    if facts.unbegun and facts.queue.can_see_workers:
+    if facts.stream is None and facts.unbegun and facts.queue.can_see_workers:
         return Cause.DEFERRED
     return Cause.IN_FLIGHT
 

@@ -301,6 +301,8 @@ class ObservedMessage:
         quarantine_runs: how often it was run with no other call beside it, without an outcome.
         failed_receive: the receive count at which its handler failed the last time, else 0.
         holder: the worker that has it in flight; None if none of this library has.
+        stream: the lease and the number of the batch of the stream of Spark that has it in flight;
+            None if none has.
         job: its record; None if it is not tracked.
         dead: where it is a dead letter, if it is in the dead-letter queue of this queue's policy.
         has_dead_letter_queue: whether that exists.
@@ -323,6 +325,7 @@ class ObservedMessage:
     quarantine_runs: int = 0
     failed_receive: int = 0
     holder: WorkerInfo | None = None
+    stream: tuple[str, int] | None = None
     job: JobStatus[object] | None = None
     dead: DeadLetterPlace | None = None
     has_dead_letter_queue: bool = False

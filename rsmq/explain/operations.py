@@ -47,7 +47,9 @@ def read_message_state(namespace: Namespace, qname: str, id: str) -> Operation[O
         holder = None if raw_holder is None else decode_name(raw_holder)
         if holder == "":  # there are too many workers to ask all of them
             queue = replace(queue, can_see_workers=False)
-        unbegun, error, reason, max_retries, own_expiry, quarantine, failed_receive = records
+        unbegun, error, reason, max_retries, own_expiry, quarantine, failed_receive, stream = (
+            records
+        )
         target = queue.attributes.dead_letter_queue
         return ObservedMessage(
             queue,
@@ -65,6 +67,7 @@ def read_message_state(namespace: Namespace, qname: str, id: str) -> Operation[O
             quarantine_runs=parse_integer((quarantine or b"").partition(b":")[0]) or 0,
             failed_receive=failed_receive,
             holder=next((each for each in queue.workers if each.name == holder), None),
+            stream=None if stream is None else (decode_name(stream[0]), int(stream[1])),
             job=_parse_job(keys.name, id, job),
             dead=None
             if dead is None or target is None

@@ -145,6 +145,13 @@ def _dead_for(worker: WorkerInfo, queue: ObservedQueue) -> str:
 
 
 def _in_flight(facts: ObservedMessage) -> str:
+    if facts.stream is not None:
+        lease, batch = facts.stream
+        return (
+            f"A stream of Spark has it in batch {batch:,} of its lease {lease}, receive "
+            f"{facts.receive_count:,}; it is deleted when Spark has stored the batch. If the query "
+            f"does not run, it becomes visible again at {_visible_at(facts)}."
+        )
     who = (
         "A consumer that is not a worker of this library, such as a Node or PHP program,"
         if facts.queue.can_see_workers

@@ -13,7 +13,8 @@
 --         {score or nil, bytes of the body or nil, receive count or nil, first-received ms or nil, ids before it,
 --         the name of the worker that has it in flight, '' if not all were asked, or nil},
 --         {receives that began no call, the error of the last attempt or nil, its reason or nil, own retries or nil,
---         ms of the own expiry or nil, record of its runs in quarantine or nil, receive count of its last failure}, its record as read_jobs.lua returns
+--         ms of the own expiry or nil, record of its runs in quarantine or nil, receive count of its last failure,
+--         what stream_of returns}, its record as read_jobs.lua returns
 --         it or nil, whether the dead-letter queue of the policy exists, {score there, reason} if it is there or nil,
 --         what before.lua returns}
 -- errors  QUEUENOTFOUND
@@ -29,6 +30,7 @@
 -- @include limits.lua
 -- @include registered.lua
 -- @include whereabouts.lua
+-- @include streams.lua
 -- @include before.lua
 -- @include limit_reached.lua
 
@@ -52,12 +54,14 @@ require_local_beside(zset, ':x:alone')
 local alone = redis.pcall('HGET', zset .. ':x:alone', id)
 local exists, dead = find_dead(zset, id, namespace, stored[4])
 local registered = registered_workers(zset, workers)
+local worker = is_hidden and found[1] and worker_of(zset, id, found[1], name, held, registered)
 return {
   describe(hash, zset), digits(now), registered, stored[6], limit_reached(zset, hash, now),
   {score, size, found[1], found[2], redis.call('ZRANK', zset, id) or 0,
-    is_hidden and found[1] and worker_of(zset, id, found[1], name, held, registered)},
+    worker},
   {unbegun_receives(zset, hash, {id})[1], errors_of(zset, hash, {id}, {is_hidden and found[1]})[1],
     records_of(zset, {id}, ':x:reasons')[1] or false, retries or false, expires and digits(expires) or false,
-    type(alone) == 'string' and alone, failed_receives(zset, hash, {id})[1]},
+    type(alone) == 'string' and alone, failed_receives(zset, hash, {id})[1],
+    is_hidden and found[1] and not worker and stream_of(zset, id, found[1])},
   job_of(hash, zset, id, now), exists, dead, message_before(hash, zset, id),
 }
