@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rsmq.spark.stream.acknowledgement import AcknowledgeListener
+    from rsmq.spark.stream.stream_metrics import StreamMetrics
 
 __all__ = [
     "AcknowledgeListener",
@@ -36,14 +37,18 @@ __all__ = [
     "InvalidOption",
     "NewerVersion",
     "RsmqDataSource",
+    "StreamMetrics",
     "register",
 ]
 
 
+#: The listeners and their modules. Only the driver needs them, and their imports take time.
+_LISTENERS = {"AcknowledgeListener": "acknowledgement", "StreamMetrics": "stream_metrics"}
+
+
 def __getattr__(name: str) -> object:
-    # Only the program of the driver needs the listener, and its imports take time.
-    if name == "AcknowledgeListener":
-        return import_module("rsmq.spark.stream.acknowledgement").AcknowledgeListener
+    if name in _LISTENERS:
+        return getattr(import_module(f"rsmq.spark.stream.{_LISTENERS[name]}"), name)
     raise AttributeError(f"module 'rsmq.spark' has no attribute {name!r}")
 
 

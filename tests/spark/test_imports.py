@@ -45,7 +45,16 @@ def test_a_task_imports_what_it_needs_only(module):
     assert {f"rsmq.spark.{name}" for name in others}.isdisjoint(loaded)
 
 
-def test_the_listener_is_imported_by_name():
+def test_the_listeners_are_imported_by_name():
+    text = run_python("from rsmq.spark import StreamMetrics\nprint(StreamMetrics.__name__)")
+    assert text == "StreamMetrics\n"
+    text = run_python(
+        "import sys; sys.modules['prometheus_client'] = None\n"
+        "from rsmq import MissingExtra\n"
+        "try:\n    from rsmq.spark import StreamMetrics\n"
+        "except MissingExtra as error:\n    print(error)"
+    )
+    assert "needs the extra 'metrics'" in text
     text = run_python(
         "from rsmq.spark import AcknowledgeListener, register\n"
         "from rsmq.spark.stream import acknowledgement\n"

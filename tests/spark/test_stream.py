@@ -55,6 +55,7 @@ def test_batch_is_acknowledged_when_the_next_is_requested(env, queue):
     (end,) = query.offsets
     assert (end["batch"], end["queues"]) == (1, {"q": 3})
     assert query.progress == {
+        "description": f"rsmq queue q of namespace {env.ns}",
         "backlog": {"q": {"visible": 0, "hidden": 3, "held_back": 0, "retrying": 0}},
         "lag": 0, "oldestAgeSeconds": None, "acknowledged": 0, "lost": 0,
     }  # fmt: skip

@@ -54,6 +54,13 @@ class StreamIdentity:
             return self.lease
         return f"{self.lease}:{self.source.pattern or ','.join(sorted(self.source.queues))}"
 
+    @property
+    def description(self) -> str:
+        """The queues, the namespaces and the consumer group, for people."""
+        queues = self.source.pattern or ",".join(self.source.queues)
+        group = f", consumerGroup {self.lease}" if self.is_named else ""
+        return f"rsmq queue {queues} of namespace {','.join(self.source.connection.names)}{group}"
+
     @cached_property
     def servers(self) -> list[SparkServer]:
         """The server of each namespace."""

@@ -198,7 +198,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
         if self._backlog is None or time.monotonic() > self._backlog.recent_until:
             self._backlog = read_backlog(self.lease.queues.get())
-        return {**self._backlog.describe(), **asdict(self.lease.parts.tally)}
+        described = {"description": self.lease.stream.description}
+        return {**described, **self._backlog.describe(), **asdict(self.lease.parts.tally)}
 
     @_delay_sigterm
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

@@ -9,10 +9,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from compat.peers import Node
 from rsmq import RSMQ
-from rsmq.spark import AcknowledgeListener
+from rsmq.spark import AcknowledgeListener, StreamMetrics
 from tests.servers import Server, redis_7
 
 
@@ -358,6 +359,30 @@ def test_done_batch_is_acknowledged_before_the_next_trigger_and_after_the_commit
         spark.streams.removeListener(listener)
     assert (True, False) not in seen
     assert batches == {0: ["a", "b"]}
+
+
+def test_a_listener_exports_the_progress_of_a_query(spark, rsmq, stream, tmp_path, keep_batch):
+    registry = CollectorRegistry()
+    listener = StreamMetrics(registry)
+    spark.streams.addListener(listener)
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ["a", "b"])
+    query = (
+        stream("q", consumerGroup="nightly")
+        .writeStream.foreachBatch(keep_batch)
+        .queryName("exported")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    hidden = {"query": "exported", "queue": "q", "state": "hidden"}
+    try:
+        wait_until(lambda: registry.get_sample_value("rsmq_stream_messages", hidden), query)
+        (source,) = query.lastProgress["sources"]
+        assert "rsmq queue q of namespace" in json.dumps(source["latestOffset"])
+        assert registry.get_sample_value("rsmq_stream_lag", {"query": "exported"}) == 0
+    finally:
+        query.stop()
+        spark.streams.removeListener(listener)
 
 
 def test_asynchronous_progress_is_refused(rsmq, raw, ns, stream, tmp_path):
