@@ -203,7 +203,8 @@ CALLS: tuple[MethodRow, ...] = (
         one_call=OneCall(
             "Receive messages and hide them from others.",
             Outcome.RECEIVED, "QUEUE...",
-            options=f"{_NUMBER}  [default: 1]\n{_VT}\n{_WAIT}",
+            options=f"{_NUMBER}  [default: 1]\n{_VT}\n{_WAIT}\n--extend-groups  Receive the "
+            "messages behind that of a group too, in their order.",
             detail="A message becomes visible again when its visibility timeout ends. rsmq delete "
             "deletes it before, and rsmq visibility extends the timeout. Of several queues the "
             "first has precedence. If the reader of the output closes the pipe, all of them are "

@@ -118,6 +118,14 @@ def test_receive_from_several_queues_prefers_the_first(cli, rsmq, q):
     assert [line.split()[0] for line in result.lines] == ["QUEUE", "urgent", "q"]
 
 
+def test_messages_of_a_group_are_received_together(cli, rsmq, q):
+    rsmq.send_messages(q, ["a1", "b1", "a2"], groups=["a", "b", "a"])
+
+    assert cli("receive", q, "-n", 5, "--vt", 0, "--raw").lines == ["a1", "b1"]
+    received = cli("receive", q, "-n", 5, "--extend-groups", "--raw").lines
+    assert received == ["a1", "a2", "b1"]
+
+
 def test_messages_are_popped(cli, raw, ns, rsmq, q):
     rsmq.send_messages(q, ["a", "b"])
 

@@ -18,6 +18,7 @@ from rsmq.model import State
 from rsmq.schedules.asyncio_ import AsyncSchedules
 from rsmq.trash.asyncio_ import AsyncTrash
 from rsmq.vocabulary.calls import BY_NAME, CALLS, Outcome, User
+from rsmq.vocabulary.sends import SEND
 from rsmq.web.routes import TABLE
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -89,6 +90,39 @@ def test_each_command_exists_and_calls_its_methods():
         if not {each.name, of_several} & called:
             method = re.sub("messages?", "messages?", each.name)
             assert re.search(rf"\b(rsmq|queues)\.{method}\b", text), each.name
+
+
+#: The arguments of methods under other names in the program.
+OF_PROGRAM = {
+    "qname": {"queue", "queues"}, "qnames": {"queues"}, "name": {"names"}, "id": {"ids"},
+    "message": {"ids"}, "messages": {"ids"}, "body": {"bodies"},
+    "dead_letter_queue": {"queue", "target"}, "max_messages": {"number"}, "max_jobs": {"count"},
+    "max_flows": {"count"}, "start": {"last"}, "jobs": {"id"}, "timeout": {"wait"},
+}  # fmt: skip
+#: The arguments that no command has, and why.
+NOT_IN_PROGRAM = {
+    "codec": "--codec is an option for every command",
+    "confirm": "a process that must know it uses a client",
+    "by": "the program does not know its user",
+    "end": "rsmq history ends now",
+}
+
+
+@pytest.mark.parametrize(
+    "call", [each for each in CALLS if each.command], ids=lambda call: call.name
+)
+def test_a_command_has_each_argument_of_its_method(call):
+    command = find_command(call.command)
+    own = {each.name for each in command.params}
+    method = METHODS[call.name]
+    singular = {f"{name}s": {name} for name in SEND.options}  # the same for each message
+    for name in inspect.signature(method).parameters.keys() - {"self"} - NOT_IN_PROGRAM.keys():
+        assert own & {name, *OF_PROGRAM.get(name, ()), *singular.get(name, ())}, name
+
+
+def test_no_reason_is_given_for_an_argument_that_a_command_has():
+    names = {name for each in METHODS.values() for name in inspect.signature(each).parameters}
+    assert NOT_IN_PROGRAM.keys() | OF_PROGRAM.keys() <= names
 
 
 @pytest.mark.parametrize("call", ONE_CALLS, ids=lambda call: call.name)

@@ -264,6 +264,12 @@ class Call:
         if not click.confirm(question, err=True):
             raise Failed("Nothing was changed", exit=Exit.NOT_ALL, code="declined")
 
+    def note_missing(self, ids: Sequence[str]) -> Exit | None:
+        """Write which messages are not there; return the exit code."""
+        for id in ids:
+            self.out.note(f"{format_text(id)}: not there")
+        return Exit.NOT_ALL if ids else None
+
     def for_each(
         self,
         queues: Iterable[str],

@@ -74,6 +74,27 @@ class Output:
             for line in [lines] if isinstance(lines, str) else lines:
                 self.write(self.encode(line) + b"\n")
 
+    def table(
+        self,
+        items: Sequence[Any],
+        columns: Mapping[str, str | Callable[[Any], Any]],
+        *,
+        show: Callable[[Any], Any] | None = None,
+        keep: int | None = None,
+    ) -> None:
+        """
+        Write items: an array, or the lines of a table.
+
+        Args:
+            columns: as for ``format_items``.
+            show: returns an item for JSON; by default its public fields.
+            keep: the characters at the start of a line that are never cut off; None cuts nothing.
+        """
+        lines = () if self.as_json else format_items(items, columns)
+        if keep is not None:
+            lines = [truncate(each, self.width, keep=keep) for each in lines]
+        self.result([show(each) for each in items] if show and self.as_json else items, lines)
+
     @contextmanager
     def list_writer(self) -> Iterator[Callable[[Iterable[str]], None]]:
         """

@@ -201,13 +201,7 @@ def _run_on_ids(run: _CallRun) -> Exit | None:
         missing = [id for id in wanted if id not in changed]
         if done or context.as_json:
             context.out.result({word: done, "missing": missing}, done)
-    return _note_missing(context, missing)
-
-
-def _note_missing(context: Call, missing: Sequence[str]) -> Exit | None:
-    for id in missing:
-        context.out.note(f"{format_text(id)}: not there")
-    return Exit.NOT_ALL if missing else None
+    return context.note_missing(missing)
 
 
 def _run_attributes(run: _CallRun) -> None:
@@ -278,7 +272,7 @@ def _run_show(run: _CallRun) -> Exit | None:
     existing = [message for message in found.values() if message is not None]
     if existing or context.as_json:
         _show(run, existing, bodies, None)
-    return _note_missing(context, [id for id, message in found.items() if message is None])
+    return context.note_missing([id for id, message in found.items() if message is None])
 
 
 def _show(

@@ -110,8 +110,7 @@ def redrive(
         [{"id": old, "new_id": new} for old, new in redriven],
         [f"{format_text(old)}  {new}" for old, new in redriven],
     )
-    for id in missing:
-        call.out.note(f"{format_text(id)}: not there")
+    code = call.note_missing(missing)
     if not wanted and not redriven:
         call.out.note("no message")
-    return Exit.NOT_ALL if missing or not redriven else None
+    return code if redriven else Exit.NOT_ALL

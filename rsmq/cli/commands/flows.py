@@ -72,7 +72,7 @@ def flow(call: Call, id: str, *, wait: float, cancel: bool) -> Exit | None:
     lines = format_items(nodes, _COLUMNS)
     width = call.out.width
     shown = [*_describe(status), "", *(truncate(each, width, keep=32) for each in lines)]
-    call.out.result(_to_json(status, nodes), shown)
+    call.out.result({**_to_json(status), "nodes": list(map(_show_node, nodes))}, shown)
     return None if has_ended else Exit.NOT_ALL
 
 
@@ -94,11 +94,7 @@ def flows(call: Call, state: str | None, count: int) -> None:
     """
     with call.open() as rsmq:
         found = rsmq.flows(state=state, max_flows=count)
-    lines = format_items(found, _COLUMNS_OF_LIST)
-    documents = [_to_json(each, []) for each in found]
-    for each in documents:
-        del each["nodes"]
-    call.out.result(documents, [truncate(each, call.out.width, keep=32) for each in lines])
+    call.out.table(found, _COLUMNS_OF_LIST, show=_to_json, keep=32)
 
 
 def _wait(handle: FlowHandle, seconds: float) -> bool:
@@ -112,15 +108,16 @@ def _wait(handle: FlowHandle, seconds: float) -> bool:
     return True
 
 
-def _to_json(status: FlowStatus, nodes: list[NodeStatus]) -> dict[str, Any]:
+def _to_json(status: FlowStatus) -> dict[str, Any]:
     document: dict[str, Any] = to_json_value(status)
-    del document["is_list"]
-    document["done"], document["nodes"] = status.done, []
-    for each in nodes:
-        node = to_json_value(each)
-        raw = node.pop("raw_result")
-        document["nodes"].append({**node, "result": None if raw is None else json.loads(raw)})
-    return document
+    del document["is_list"], document["nodes"]
+    return {**document, "done": status.done}
+
+
+def _show_node(node: NodeStatus) -> dict[str, Any]:
+    document: dict[str, Any] = to_json_value(node)
+    raw = document.pop("raw_result")
+    return {**document, "result": None if raw is None else json.loads(raw)}
 
 
 def _describe(status: FlowStatus) -> list[str]:

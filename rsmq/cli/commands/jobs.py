@@ -12,7 +12,7 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, options
 from rsmq.cli.app.errors import Exit
-from rsmq.cli.app.output import format_items, format_text, format_time, to_json_value, truncate
+from rsmq.cli.app.output import format_text, format_time, to_json_value
 from rsmq.errors import JobNotEnded, JobNotFound
 from rsmq.jobs.status import JobState
 
@@ -79,9 +79,7 @@ def jobs(call: Call, queue: str, state: str | None, count: int) -> None:
         found = rsmq.jobs(queue, state=state, max_jobs=count)
         if not found:
             rsmq.get_queue_attributes(queue)  # raises if it does not exist
-    lines = format_items(found, _COLUMNS)
-    width = call.out.width
-    call.out.result(list(map(_to_json, found)), [truncate(each, width, keep=32) for each in lines])
+    call.out.table(found, _COLUMNS, show=_to_json, keep=32)
 
 
 @command("cancel QUEUE ID...", "rsmq cancel reports ID", "rsmq cancel reports ID ID --json")

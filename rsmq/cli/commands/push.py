@@ -15,7 +15,7 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import argument, command, options
 from rsmq.cli.app.errors import Exit, Failed
-from rsmq.cli.app.output import format_items, format_text
+from rsmq.cli.app.output import format_text
 from rsmq.cli.commands.metrics_server import metrics_options, serve_metrics
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _run(call: Call, worker: Worker, queue: str) -> None:
 def _list(call: Call, queue: str | None, url: str | None) -> None:
     with call.open() as rsmq:
         targets = [target for _, target in _find(rsmq, queue, url)]
-    call.out.result(targets, format_items(targets, _COLUMNS))
+    call.out.table(targets, _COLUMNS)
 
 
 def _change(call: Call, queue: str, url: str | None, *, is_removal: bool) -> Exit | None:

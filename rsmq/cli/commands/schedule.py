@@ -13,7 +13,7 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import Group, options
 from rsmq.cli.app.errors import Exit
-from rsmq.cli.app.output import format_body, format_items, format_text, format_time, to_json_value
+from rsmq.cli.app.output import format_body, format_text, format_time, to_json_value
 from rsmq.cli.app.send_options import drop_unset, send_options
 from rsmq.cli.commands.calls import one_call
 from rsmq.codecs.body_fields import body_fields
@@ -81,7 +81,7 @@ def list_(call: Call) -> None:
     """
     with call.open() as rsmq:
         found = rsmq.schedules.list()
-    call.out.result(list(map(_to_json, found)), format_items(found, _COLUMNS))
+    call.out.table(found, _COLUMNS, show=_to_json)
 
 
 @schedule.subcommand("show NAME", "rsmq schedule show report --next 10")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import Group, argument, options
 from rsmq.cli.app.errors import Exit
-from rsmq.cli.app.output import format_items, format_text
+from rsmq.cli.app.output import format_text
 
 if TYPE_CHECKING:
     from rsmq.push.subscriber import Subscriber
@@ -77,7 +77,7 @@ def list_(call: Call, queue: str | None) -> None:
     """Show the subscribers of a queue, or of all queues."""
     with call.open() as rsmq:
         found = _open(rsmq).list(queue)
-    call.out.result([_facts(each) for each in found], format_items(found, _COLUMNS))
+    call.out.table(found, _COLUMNS, show=_facts)
 
 
 @subscribers.subcommand(

@@ -12,7 +12,7 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, options
-from rsmq.cli.app.output import format_items, format_text, truncate
+from rsmq.cli.app.output import format_text
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.history.call_records import CALL_SPANS
 
@@ -58,6 +58,4 @@ def tasks(call: Call, queues: tuple[str, ...], span: str) -> None:
     with call.open() as rsmq:
         names = expand_patterns(rsmq, queues) if queues else None
         found = rsmq.task_figures(names, span=span)
-    lines = format_items(found, _COLUMNS)
-    shown = [truncate(each, call.out.width, keep=32) for each in lines]
-    call.out.result([asdict(each) for each in found], shown)
+    call.out.table(found, _COLUMNS, show=asdict, keep=32)

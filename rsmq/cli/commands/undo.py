@@ -5,10 +5,14 @@ The command undo.
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command
-from rsmq.cli.app.output import format_items, format_text
+from rsmq.cli.app.output import format_text
+
+if TYPE_CHECKING:
+    from rsmq.trash import Deletion
 
 _COLUMNS = {
     "id": "id", "what": "kind", "queue": "queue", "messages": "messages", "until": "until_ms",
@@ -27,10 +31,7 @@ def undo(call: Call, ids: tuple[str, ...]) -> None:
     with call.open() as rsmq:
         if not ids:
             found = rsmq.trash.list()
-            shown = [{**asdict(each), "until_ms": each.until_ms} for each in found]
-            for each in shown:
-                del each["message_ids"]
-            call.out.result(shown, format_items(found, _COLUMNS))
+            call.out.table(found, _COLUMNS, show=_to_json)
             return
         results = []
         for id in dict.fromkeys(ids):
@@ -41,3 +42,9 @@ def undo(call: Call, ids: tuple[str, ...]) -> None:
                 call.out.result(None, text)
         if call.as_json:
             call.out.result(results, ())
+
+
+def _to_json(deletion: Deletion) -> dict[str, Any]:
+    fields = asdict(deletion)
+    del fields["message_ids"]
+    return {**fields, "until_ms": deletion.until_ms}

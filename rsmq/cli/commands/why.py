@@ -13,14 +13,7 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import argument, command, options
-from rsmq.cli.app.output import (
-    format_items,
-    format_table,
-    format_text,
-    format_time,
-    to_json_value,
-    truncate,
-)
+from rsmq.cli.app.output import format_table, format_text, format_time, to_json_value
 
 if TYPE_CHECKING:
     from rsmq.explain import Explanation, ObservedQueue, QueueRates, TimelineEvent
@@ -101,10 +94,7 @@ def dead_letters(call: Call, queue: str, count: int) -> None:
 
     with call.open() as rsmq:
         groups = rsmq.run_steps(group_dead_letters(rsmq.namespace, queue, count)).groups()
-    lines = format_items(groups, _COLUMNS)
-    call.out.result(
-        list(map(_to_json, groups)), [truncate(each, call.out.width, keep=18) for each in lines]
-    )
+    call.out.table(groups, _COLUMNS, show=_to_json, keep=18)
 
 
 def _describe(group: FailureGroup) -> str:
