@@ -49,9 +49,9 @@ _COLUMNS: dict[str, str | Callable[[Any], Any]] = {
 )
 def tasks(call: Call, queues: tuple[str, ...], span: str) -> None:
     """
-    Show how the calls of each task went, as workers of this library have counted.
+    Show how the calls of each task went.
 
-    Without a queue it shows the tasks of all listed queues. A dash as a task stands for messages
+    Workers of this library have counted them. Without a queue it shows the tasks of all listed queues. A dash as a task stands for messages
     without one. The last columns have the seconds from the send to the first call, and of the call:
     those of 50, 95 and 99 % of the messages. Workers write once a minute.
     """
