@@ -731,7 +731,7 @@ class Tasks(NamesElsewhere):
             ], options)
             for queue, places, bodies, options in _groups(signatures)
         ]  # fmt: skip
-        start = start_map(self.client.namespace, map_id, len(signatures), then)
+        start = start_map(self.client.namespace, map_id, signatures, then)
         return _MapPlan(signatures, start, groups, then)
 
     def flow(self, **options: Unpack[FlowOptions]) -> Flow:

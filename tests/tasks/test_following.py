@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import itertools
 import json
+import time
 
 import pydantic
 import pytest
@@ -511,6 +512,7 @@ def test_a_map_with_a_dedup_id_is_sent_once(tasks, sums, is_async):
     assert tasks.client.get_queue_attributes("items").total_sent == 2
     tasks.run_all()
     assert [each.id for each in send()] == [each.id for each in first]
+    assert keys_of_maps(tasks) == []
     tasks.run_all()
     assert sums.count((["ä𝄞", "ä𝄞ä𝄞"], "")) == 1
     assert len(sums) == 3
@@ -520,6 +522,27 @@ def test_a_map_with_a_dedup_id_is_sent_once(tasks, sums, is_async):
     assert sums[3:] == [([], "")]
     with pytest.raises(InvalidFormat):
         tasks.map(tasks.item, [1], then=tasks.end.signature([]), dedup_id="")
+
+
+def test_a_map_is_sent_again_when_its_dedup_ids_have_ended(tasks, sums):
+    def send():
+        return tasks.map(tasks.item, [1, 2], then=tasks.end.signature(RESULT), dedup_id="d")
+
+    caller, records = tasks.client, tasks.client.namespace.queue("items").dedup
+    send()
+    tasks.run_all()
+    names = [each for each in caller.run(plain_command("HKEYS", records)) if each]
+    for seconds, number, kept in ((61, 0, 0), (1, 0, 1), (-1, 2, 1)):
+        end = round((time.time() + seconds) * 1000)
+        for name in names:
+            _, rest = caller.run(plain_command("HGET", records, name)).split(b":", 1)
+            caller.run(plain_command("HSET", records, name, b"%d:%s" % (end, rest)))
+        send()
+        assert caller.get_queue_attributes("items").messages == number
+        assert len(keys_of_maps(tasks)) == kept
+    tasks.run_all()
+    assert sums.count((["ä𝄞", "ä𝄞ä𝄞"], "")) == 2
+    assert keys_of_maps(tasks) == []
 
 
 def test_the_results_of_a_map_without_redis(tasks, sums):
