@@ -34,7 +34,7 @@ _SCOPES = {
         "GET /queues/{queue}/history", "GET /history", "GET /queues/{queue}/dead-letter-policy",
         "GET /queues/{queue}/subscribers/{subscriber}", "GET /operations",
         "GET /operations/{operation}", "GET /undo", "GET /alerts", "GET /queues/{queue}/why",
-        "GET /delayed", "GET /dead-letters",
+        "GET /delayed", "GET /dead-letters", "GET /tasks", "GET /find",
     },
     "peek": {
         "GET /queues/{queue}/messages/{id}/why", "GET /queues/{queue}/messages/{id}/timeline",

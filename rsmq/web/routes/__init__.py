@@ -13,6 +13,7 @@ from rsmq.web.routes import (
     doctor,
     explanations,
     exports,
+    find,
     flows,
     history,
     jobs,
@@ -40,7 +41,8 @@ TABLE: tuple[Route, ...] = tuple(
     for module in (
         queue_list, queues, messages, message_list, exports, selections, receives, raw, tail, undo,
         jobs, outcomes, dead_letters, bulk, explanations, delayed, history, task_figures, schedules,
-        subscribers, flows, doctor, workers, audit, alerts, namespaces,
+        subscribers, flows, doctor, workers, audit, alerts, find,
+        namespaces,
     )
     for each in module.ROUTES
 )  # fmt: skip

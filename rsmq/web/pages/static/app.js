@@ -102,7 +102,7 @@ document.addEventListener("change", (event) => {
   }
 });
 
-// The slash goes to the search of the page.
+// The slash goes to the field that finds anything.
 document.addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.target.matches("input, textarea, select")) return;
   const field = document.querySelector("input[type=search]");

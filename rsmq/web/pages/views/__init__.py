@@ -10,6 +10,7 @@ from rsmq.web.pages.views import (
     dead_letters,
     delayed,
     doctor,
+    find,
     flow,
     jobs,
     message,
@@ -29,6 +30,7 @@ PAGES: tuple[PageEntry, ...] = tuple(
     for module in (
         overview, queues, queue, messages, message, tail, tasks, jobs, workers, flow, delayed,
         dead_letters, webhooks, doctor, activity,
+        find,
     )
     for each in module.PAGES
 )  # fmt: skip
