@@ -51,9 +51,10 @@ def tasks(call: Call, queues: tuple[str, ...], span: str) -> None:
     """
     Show how the calls of each task went.
 
-    Workers of this library have counted them. Without a queue it shows the tasks of all listed queues. A dash as a task stands for messages
-    without one. The last columns have the seconds from the send to the first call, and of the call:
-    those of 50, 95 and 99 % of the messages. Workers write once a minute.
+    Workers of this library have counted them, and write once a minute. Without a queue it shows the
+    tasks of all listed queues. A dash as a task stands for messages without one. The last columns
+    have the seconds from the send to the first call, and of the call: those of 50, 95 and 99 % of
+    the messages.
     """
     with call.open() as rsmq:
         names = expand_patterns(rsmq, queues) if queues else None
