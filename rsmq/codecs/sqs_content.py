@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rsmq.headers import split_envelope
+from rsmq.wire.json_constants import refuse_constant
 
 _META = "sqs:meta"
 _HEAD, _BETWEEN = '{"headers":', ',"body":'
@@ -102,14 +103,10 @@ def _is_object_or_list(text: str) -> bool:
     if not text.startswith(("{", "[")) or not text.endswith(("}", "]")):
         return False
     try:
-        json.loads(text, parse_constant=_refuse)
+        json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(name)
 
 
 def decode(raw: bytes) -> SqsContent:

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, Literal, TypeAlias
 
 from rsmq.errors import InvalidFormat
+from rsmq.wire.json_constants import refuse_constant
 
 
 class Wildcard(Enum):
@@ -111,13 +112,9 @@ def parse_json(raw: bytes) -> Any:
         NotJson: it is not JSON in UTF-8, or too deep.
     """
     try:
-        return json.loads(raw.decode(), parse_constant=_refuse)
+        return json.loads(raw.decode(), parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         raise NotJson from None
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(name)
 
 
 class PathSteps:

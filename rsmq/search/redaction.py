@@ -15,6 +15,7 @@ from typing import Any
 from rsmq.headers import ENVELOPE_FIELDS
 from rsmq.model import DeadLetterReason
 from rsmq.search.json_path import BEGIN, JsonPath, PathSteps
+from rsmq.wire.json_constants import refuse_constant
 
 #: The text in place of a value.
 MARK = "[redacted]"
@@ -55,7 +56,7 @@ class Redaction:
         value = json.loads(
             raw.decode(),
             object_pairs_hook=make,
-            parse_constant=_refuse,
+            parse_constant=refuse_constant,
             parse_float=_Number,
             parse_int=_Number,
         )
@@ -109,10 +110,6 @@ class Redaction:
             traceback=None if reason.traceback is None else MARK,
             answer=None if reason.answer is None else MARK,
         )
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(name)
 
 
 class _Number(str):

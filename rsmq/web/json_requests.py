@@ -15,6 +15,7 @@ from typing import Any
 
 from rsmq.errors import show
 from rsmq.web.fields import Refused
+from rsmq.wire.json_constants import refuse_constant
 
 #: A longer text is large.
 LARGE_BYTES = 1024 * 1024
@@ -44,15 +45,11 @@ def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(name)
-
-
 class _LargeDecoder(json.JSONDecoder):
     """A decoder for one text."""
 
     def __init__(self) -> None:
-        super().__init__(parse_constant=_refuse_constant, object_pairs_hook=_make_object)
+        super().__init__(parse_constant=refuse_constant, object_pairs_hook=_make_object)
         self._left = MAX_VALUES
         self.parse_object = self._parse_object
         self.parse_array = self._parse_array
@@ -77,4 +74,4 @@ class _LargeDecoder(json.JSONDecoder):
 
 
 #: With these options, json.loads would make a decoder each time.
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_make_object)
+_DECODER = json.JSONDecoder(parse_constant=refuse_constant, object_pairs_hook=_make_object)

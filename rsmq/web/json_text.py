@@ -10,6 +10,7 @@ from typing import Any
 
 from rsmq.errors import InvalidFormat
 from rsmq.search.json_path import JsonPath, fault, find_values, parse_path, read_path
+from rsmq.wire.json_constants import refuse_constant
 
 INDENT = "  "
 _MAX_COLUMNS = 8
@@ -29,10 +30,6 @@ class NotThisForm(Exception):
     """A body does not have a form."""
 
 
-def _refuse(name: str) -> Any:
-    raise ValueError(name)
-
-
 def read_json(raw: bytes, members: Callable[[list[tuple[str, Any]]], Any]) -> Any:
     """
     Return the value of a body that is JSON.
@@ -47,7 +44,7 @@ def read_json(raw: bytes, members: Callable[[list[tuple[str, Any]]], Any]) -> An
             object_pairs_hook=members,
             parse_int=WrittenNumber,
             parse_float=WrittenNumber,
-            parse_constant=_refuse,
+            parse_constant=refuse_constant,
         )
     except ValueError:
         raise NotThisForm from None

@@ -35,10 +35,6 @@ class GroupName(NamedTuple):
     max_running: int | None = None
 
 
-#: That of a message without a group.
-NO_GROUP = GroupName()
-
-
 def check_group(value: object) -> bytes:
     """
     Check the name of a group, and return it as it is stored.

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from rsmq.wire.json_constants import refuse_constant
+
 MAX_BODY_BYTES = 1024 * 1024
 _MAX_FIELDS = 1000
 #: Longest indexes in brackets; beyond them the brackets make an object.
@@ -128,14 +130,10 @@ def _read_json(text: str) -> Mapping[str, Any]:
         raise Page(400, "Error: invalid json")
     try:
         # JavaScript has no whole numbers: what is too large is Infinity.
-        read = json.loads(text, parse_int=float, parse_constant=_refuse_constant)
+        read = json.loads(text, parse_int=float, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         raise Page(400, "SyntaxError: the body is not valid JSON") from None
     return read if isinstance(read, dict) else {}
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(name)
 
 
 def _collect(text: str, max_index: int) -> dict[str, Any]:
