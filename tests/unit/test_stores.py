@@ -11,8 +11,9 @@ from obstore.store import LocalStore, MemoryStore
 
 from rsmq import JSON, AsyncRSMQ, MissingExtra
 from rsmq.body_stores import ObjectStore, RedisStore
-from rsmq.codecs import BodyStore, EnvelopeCodec, Stored
+from rsmq.codecs import BodyStore, EnvelopeCodec, Stored, written
 from rsmq.headers import use_headers
+from rsmq.vocabulary.sends import BATCH, SEND, SEND_OPTIONS
 
 PLACE, NAME = b"rsmq:orders", "0" * 32
 ROWS = ["x" * 100] * 10
@@ -140,3 +141,11 @@ def test_a_receive_that_is_cancelled_while_it_loads_releases_its_message(ns):
             assert (await queues.count_messages("q")).visible == 1
 
     asyncio.run(main())
+
+
+def test_the_options_that_lead_to_an_earlier_message_are_those_of_the_table():
+    names = {
+        each.name_in(call) for each in SEND_OPTIONS if each.is_unique for call in (SEND, BATCH)
+    }
+
+    assert names == written._LEAD_TO_EARLIER
