@@ -29,6 +29,7 @@ REASONS = {
     "spark/pipelines/replay.py": "the columns of groups, which older archives don't have",
     "tasks/tasks.py": "the options of a map that is sent once",
     "web/pages/views/delayed.py": "titles of options; others have their names",
+    "web/pages/views/find.py": "the kinds that the search returns, which have options among them",
     "web/pages/views/queue.py": "tests/web/test_queue_attributes.py compares it with the table",
     "web/routes/messages.py": "tests/web/test_api.py sends each option of a message",
     "web/sqs/sends.py": "the options that SQS has",
