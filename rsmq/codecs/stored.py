@@ -62,7 +62,7 @@ class Stored(StepCodec[In_contra, Out_co]):
     If the store does not answer, it raises BodyUnavailable; a worker defers the message.
     """
 
-    __slots__ = ("_above", "_deletes", "_limit", "_store")
+    __slots__ = ("_deletes", "_limit", "_store", "above")
 
     rank: ClassVar[int] = 3
     step_names: ClassVar[frozenset[str]] = frozenset({_STEP})
@@ -106,7 +106,7 @@ class Stored(StepCodec[In_contra, Out_co]):
             raise InvalidFormat("deletes", value=show(deletes), hint="Pass True or False.")
         self._store = store
         self._deletes = deletes
-        self._above = check_size("above", above, 0)
+        self.above: int = check_size("above", above, 0)
         self._limit = check_size("limit", limit, 1)
         most = getattr(store, "max_bytes", self._limit)
         if self._limit > most:
@@ -123,7 +123,7 @@ class Stored(StepCodec[In_contra, Out_co]):
 
     def apply(self, stepped: Stepped, place: bytes, id_end: bytes = b"") -> Stepped:
         body = stepped.payload
-        if len(body) <= self._above:
+        if len(body) <= self.above:
             return stepped
         if len(body) > self._limit:
             size = format_count(len(body), "byte")
@@ -199,7 +199,7 @@ class Stored(StepCodec[In_contra, Out_co]):
         return replace(body, steps=body.steps[:-1], payload=payload).format().encode()
 
     def __repr__(self) -> str:
-        return f"Stored({self.wrapped!r}, store={self._store!r}, above={self._above})"
+        return f"Stored({self.wrapped!r}, store={self._store!r}, above={self.above})"
 
 
 def without_store(codec: Codec) -> Codec:

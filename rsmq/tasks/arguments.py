@@ -80,6 +80,9 @@ class TaskArguments:
         try:
             named = self._by_name(args, kwargs)
             encoded = {name: self.encode_one(name, value) for name, value in named.items()}
+            if self._values is not None:
+                for name, value in encoded.items():
+                    self._values.check_size(name, value)
         except WrongArgument as error:
             raise self._refusal(str(error)) from None
         if sum(value is RESULT for value in encoded.values()) > 1:

@@ -12,7 +12,9 @@ from typing import Any
 
 from rsmq.codecs import JSON, CannotDecode, Codec
 from rsmq.codecs.steps import StepCodec
-from rsmq.codecs.stored import without_store
+from rsmq.codecs.stored import Stored, without_store
+from rsmq.errors.printable import format_count
+from rsmq.tasks.body import is_result
 from rsmq.tasks.converters import ArgumentConverter, WrongArgument
 from rsmq.wire.body_format import FormattedBody, is_formatted
 
@@ -23,11 +25,40 @@ _PLACE = b"task"
 class SealedValues:
     """The values of JSON of tasks, with the steps of a codec."""
 
-    def __init__(self, codec: StepCodec[Any, Any]) -> None:
+    def __init__(self, codec: StepCodec[Any, Any] | None, stored_above: int | None = None) -> None:
+        """
+        Use a codec.
+
+        Args:
+            codec: compresses or encrypts values; None leaves them as they are.
+            stored_above: the size above which the client's codec stores bodies elsewhere, bytes;
+                None if it does not. Values are not: flows, results and what follows copy them.
+        """
         self._codec = codec
+        self._stored_above = stored_above
+
+    def check_size(self, name: str, value: Any) -> None:
+        """
+        Check the size of an argument that is sent.
+
+        Raises:
+            WrongArgument: a body of this size would be stored elsewhere.
+        """
+        limit = self._stored_above
+        if limit is None or is_result(value):
+            return
+        size = len(JSON.encode(value).encode())
+        if size > limit:
+            raise WrongArgument(
+                f"{name} has {format_count(size, 'byte')}, and the codec stores bodies of more "
+                f"than {limit:,} elsewhere, but no arguments of tasks. Write it to a store, and "
+                "pass its name"
+            )
 
     def seal(self, value: Any) -> Any:
         """Return a value of JSON with its steps, a text; the same value if it needs none."""
+        if self._codec is None:
+            return value
         text = JSON.encode(value)
         sealed = self._codec.close(text, _PLACE)
         if isinstance(sealed, str) and is_formatted(sealed.encode()):
@@ -42,6 +73,8 @@ class SealedValues:
         Raises:
             WrongArgument: the codec can't undo them.
         """
+        if self._codec is None:
+            return value
         if isinstance(value, list) and any(map(_is_sealed, value)):
             return [self.open(each) for each in value]
         raw = value if _is_sealed(value) else JSON.encode(value)
@@ -69,8 +102,11 @@ class _SealedConverter:
 
 def find_values(codec: Codec) -> SealedValues | None:
     """Return the values of tasks of a client with this codec; None without steps."""
+    if not isinstance(codec, StepCodec):
+        return None
     inline = without_store(codec)
-    return SealedValues(inline) if isinstance(inline, StepCodec) else None
+    stored_above = codec.above if isinstance(codec, Stored) else None
+    return SealedValues(inline if isinstance(inline, StepCodec) else None, stored_above)
 
 
 def _is_sealed(value: object) -> bool:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 
 import pydantic
 import pytest
+from obstore.store import MemoryStore
 
-from rsmq import JSON, TEXT, BodyNotDecodable
-from rsmq.codecs import Compressed, Encrypted
+from rsmq import JSON, TEXT, BodyNotDecodable, InvalidFormat
+from rsmq.body_stores import ObjectStore
+from rsmq.codecs import Compressed, Encrypted, Stored
 from rsmq.tasks import RESULT, Tasks, chord
 from rsmq.tasks.sealed_values import SealedValues
 from tests.scale import WAIT_SECONDS
@@ -155,3 +158,25 @@ def test_immediate_calls(tasks):
     charge, *_ = declare(tasks)
     with tasks.immediate():
         assert charge.send(Card(number=1)).result() == Card(number=6)
+
+
+@pytest.mark.parametrize("inner", [JSON, Compressed(JSON)])
+def test_an_argument_that_would_be_stored_elsewhere_is_refused_by_name(url, inner):
+    store = ObjectStore(MemoryStore())
+    with Tasks.from_url(url, codec=Stored(inner, store=store, above=400)) as tasks:
+        sent = []
+
+        @tasks.task(queue="a", track=True)
+        def repeat(text: str, times: int = 1) -> str:
+            sent.append(len(text))
+            return text * times
+
+        text = random.Random(1).randbytes(500).hex()
+        with pytest.raises(InvalidFormat, match=r"text has .* bytes.*no arguments of tasks.*name"):
+            repeat.send(text=text)
+        assert tasks.client.list_queues() == []
+        handle = repeat.send("abc", times=500)  # a result is not refused after the work
+        tasks.run_all()
+        assert handle.result(timeout=WAIT_SECONDS) == "abc" * 500
+        assert sent == [3]
+    assert list(store.list(b"rsmq")) == []
