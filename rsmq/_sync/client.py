@@ -1367,6 +1367,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
         """
         Receive the message that has been visible the longest, and delete it in the same step.
 
+        With a ``Stored`` codec the call loads the body, and deletes its object as delete_message
+        does.
+
         Delivery is at most once: if the reply is lost, the message is lost. A message that was
         received as often as the queue's dead-letter policy allows is moved instead, as by
         receive_message.
@@ -1428,6 +1431,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
         """
         Receive visible messages from one queue or several, and delete them in the same step.
 
+        With a ``Stored`` codec the call loads the bodies, 16 side by side, and deletes their
+        objects as delete_message does.
+
         Delivery is at most once: if the reply is lost, the messages are lost. More than 1,000
         queues are handled in steps, as by receive_messages. If a step fails, the messages of the
         earlier steps are returned.
@@ -1470,6 +1476,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
     def delete_message(self, message: Message | str, /, id: str | None = None) -> bool:
         """
         Delete a message whose work is done.
+
+        For a message that was received with a ``Stored`` codec, its object is deleted after it, if
+        no other message can have it. If that fails, it is logged and left to the sweep.
 
         Args:
             message: a received message, which is deleted only if it was not received again since.
@@ -1535,6 +1544,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
     ) -> list[str]:
         """
         Delete messages whose work is done. A missing queue is not an error.
+
+        Objects of a ``Stored`` codec are deleted as by delete_message.
 
         Args:
             messages: received messages, also of several queues, at most 10,000. Each is deleted

@@ -35,7 +35,6 @@ from rsmq.wire.body_format import (
     name_object,
     owned_object,
     parse_body,
-    parse_head,
 )
 
 _log = get_logger("rsmq.codecs")
@@ -232,17 +231,18 @@ def leave_namespace(raw: bytes, place: bytes, codec: Codec | None = None) -> byt
     return add_origin(raw, place)
 
 
-def check_namespace(raw: bytes, namespace: bytes) -> None:
+def refuse_copy(raw: bytes) -> None:
     """
     Check a body that is sent as it was stored, as by Spark.
 
     Raises:
-        NotPossible: it names an object of another namespace, whose sweep would delete it.
+        NotPossible: it names an object, which belongs to another message: that may be deleted
+            together with it.
     """
-    if is_stored(raw) and not (parse_head(raw)[0].origin or b"").startswith(namespace + b":"):
+    if is_stored(raw):
         raise NotPossible(
-            "A message whose body is stored elsewhere can't leave its namespace",
-            hint="Read it with the codec that has stored it.",
+            "A body that is stored elsewhere can't be copied by its reference",
+            hint="Read and write it with the codec that has stored it.",
         )
 
 

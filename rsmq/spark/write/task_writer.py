@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql.datasource import WriterCommitMessage
 
 from rsmq.codecs.readable import ReadableBodies
-from rsmq.codecs.stored import check_namespace
+from rsmq.codecs.stored import refuse_copy
 from rsmq.errors import MessageTooLong, QueueNotFound
 from rsmq.operations.restore import restore_messages
 from rsmq.operations.sending import send_raws
@@ -148,11 +148,11 @@ class TaskWriter:
         """Send or stage messages, as the options say."""
         options, rsmq = self._options, self._server.rsmq
         keys = self._server.namespace.queue(destination.queue)
+        for raw in _raws_of(messages):
+            refuse_copy(raw)
         if self._bodies is not None:
             messages = [_write_body(self._bodies, keys, each) for each in messages]
         raws, values = _raws_of(messages), dict(destination.values)
-        for raw in raws:
-            check_namespace(raw, keys.namespace)
         largest = 0
         if options.enforce_maxsize:
             largest = measure_largest(raws, is_text=self._is_text)
