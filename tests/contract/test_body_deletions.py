@@ -9,6 +9,7 @@ from rsmq import JSON, BodyUnavailable, InvalidFormat
 from rsmq.body_stores import ObjectStore
 from rsmq.codecs import Stored
 from rsmq.wire.body_format import name_object, owned_object
+from tests.contract.conftest import ADMIN
 
 BODY = ["a small thing"] * 50
 
@@ -104,6 +105,24 @@ def test_a_moved_message_leaves_its_object_to_the_sweep(env, queue, store, codec
         env.rsmq.move_messages([env.rsmq.receive_message(source)], target)
     assert env.rsmq.delete_message(env.rsmq.receive_message(queue, codec=codec))
     assert store.deleted == []
+
+
+@pytest.mark.parametrize("backend", ["redis", "redis-6.2"])
+@pytest.mark.parametrize("has_right", [True, False])
+def test_a_move_removes_the_note_of_the_object_if_the_user_may(
+    env, queue, codec, limited, has_right
+):
+    env.rsmq.create_queue("to")
+    id = env.rsmq.send_message(queue, BODY, codec=codec)
+    notes, name = f"{env.ns}:x:unused_bodies", name_object(id.encode())
+    env.raw.hset(notes, mapping={name: 5, "other": 5})
+    names = (queue, "to")
+    keys = [*map(env.zset, names), *map(env.hash, names), *([notes] if has_right else [])]
+    admin = limited(keys, ADMIN)
+
+    assert admin.move_messages(queue, "to", [id]) == [id]
+    assert env.raw.hkeys(notes) == ([b"other"] if has_right else [name.encode(), b"other"])
+    assert env.rsmq.receive_message("to", codec=codec).body == BODY
 
 
 def test_copies_leave_their_object_to_the_sweep(env, queue, store, codec):

@@ -17,7 +17,10 @@ from rsmq.wire.body_format import (
     headers_of,
     is_formatted,
     key_id_of,
+    name_object,
+    owned_object,
     parse_body,
+    stored_size,
 )
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -107,3 +110,30 @@ def test_a_newer_version_names_the_remedy():
     with pytest.raises(FormatError) as caught:
         parse_body(b"rsmq-body/12:x::")
     assert caught.value.hint == "Update rsmq: this version reads version 1."
+
+
+ID = "hocfdlzqs8mf9oJypfX0YbIG5vOe9dTs"
+
+
+def test_a_message_owns_the_object_that_its_id_names():
+    name = name_object(ID.encode())
+    assert name == name_object(ID[-22:].encode()) == name_object(f"{ID[:-2]}Gr".encode())
+    reference = f"rsmq-body/1:zstd=9,stored={name}/123/{'0' * 64}::".encode()
+    assert owned_object(reference, ID) == name
+    assert stored_size(reference) == 123
+    assert owned_object(add_origin(reference, b"rsmq:orders"), ID) is None
+    assert owned_object(reference, f"{ID[:-5]}AAAAA") is None
+    for other in (
+        b"5",
+        b"rsmq-body/1:zstd=9::",
+        b"rsmq-body/1:stored=:x",
+        b"rsmq-body/2:stored=9::",
+    ):
+        assert owned_object(other, ID) is None
+        assert stored_size(other) is None
+
+
+@given(st.binary(max_size=60), st.text(max_size=40))
+def test_any_bytes_have_no_owner_or_one_object(raw, id):
+    for each in (raw, b"rsmq-body/1:stored=" + raw):
+        assert owned_object(each, id) in {None, name_object(id.encode("utf-8", "surrogateescape"))}
