@@ -16,7 +16,7 @@ from rsmq.wire.names import decode_name, encode_name
 QUEUES_PER_STEP = 50
 
 
-class Found(NamedTuple):
+class FoundPlace(NamedTuple):
     """
     A thing that was found.
 
@@ -33,7 +33,7 @@ class Found(NamedTuple):
     name: str
 
 
-def find_in_queues(queues: Sequence[QueueKeys], name: str) -> Operation[list[Found]]:
+def find_in_queues(queues: Sequence[QueueKeys], name: str) -> Operation[list[FoundPlace]]:
     """
     Find in queues a message, a job, a unique key, a group or a limit key, and tasks.
 
@@ -54,7 +54,7 @@ def find_in_queues(queues: Sequence[QueueKeys], name: str) -> Operation[list[Fou
         tuple(keys),
         (encode_name(name), encode_name(name.lower())),
         lambda reply: [
-            Found(kind.decode(), queue.name, decode_name(found))
+            FoundPlace(kind.decode(), queue.name, decode_name(found))
             for queue, of_queue in zip(queues, reply, strict=True)
             for kind, found in zip(of_queue[::2], of_queue[1::2], strict=True)
         ],

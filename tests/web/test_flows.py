@@ -65,6 +65,9 @@ def test_the_page_draws_the_graph(server, ns, tasks):
             assert text.count("<rect") == 5
             assert text.count('class="edge"') == 4
             assert "0: twice, waiting" in text
+            [node, *_] = (await Http(app)("GET", f"/flows/{sent.id}")).json["nodes"]
+            # The box of the node, and its row.
+            assert text.count(f'href="/queues/q/messages/{node["id"]}"') == 2
             assert "4 pending, 1 sent" in " ".join(text.split())
 
     asyncio.run(test())
@@ -126,7 +129,7 @@ def test_nodes_are_right_of_those_before_them_and_large_graphs_are_not_drawn():
     def node(number, *after, is_finally=False):
         return {
             "number": number, "task": "t" * 40, "after": after, "is_finally": is_finally,
-            "state": "succeeded",
+            "state": "succeeded", "queue": "q", "id": f"id{number}",
         }  # fmt: skip
 
     graph = draw([node(0), node(1, 0), node(2), node(3, 1, 2), node(4, is_finally=True)])
@@ -135,6 +138,8 @@ def test_nodes_are_right_of_those_before_them_and_large_graphs_are_not_drawn():
     assert len(graph.edges) == 3
     assert all(len(each.text) == 20 for each in graph.boxes)
     assert (graph.boxes[0].sign, graph.boxes[0].kind) == ("✓", "good")
+    assert graph.boxes[3].job == ("q", "id3")
+    assert draw([{**node(0), "state": "pending"}]).boxes[0].job is None
     assert draw([node(number) for number in range(201)]) is None
     added = draw([node(0), node(1, 0, 3), node(2, 9), node(3, 0), node(4, 5), node(5, 4)])
     assert [each.x for each in added.boxes] == [10, 450, 10, 230, 10, 230]  # 1 waits for 3

@@ -10,7 +10,7 @@ from contextlib import suppress
 from rsmq.control.operations import list_workers, parse_workers
 from rsmq.errors import FlowNotFound, InvalidFormat, RSMQError
 from rsmq.jobs.flows.asyncio_ import AsyncFlowHandle
-from rsmq.search.everywhere import QUEUES_PER_STEP, Found, find_in_queues
+from rsmq.search.everywhere import QUEUES_PER_STEP, FoundPlace, find_in_queues
 from rsmq.web.fields import Field, Shape
 from rsmq.web.routes.forms import bad_cursor, make_cursor, may, read_cursor
 from rsmq.web.search import MAX_SECONDS, run_paced
@@ -28,7 +28,7 @@ async def _find(call: ApiCall) -> ApiAnswer:
         raise InvalidFormat("q", value=text, hint=f"It is a text of 1 to {MAX_LABEL} characters.")
     names = [each for each in await call.walks.names() if may(call, Scope.STATS, each)]
     cursor = call.values.get("cursor")
-    found: list[Found] = []
+    found: list[FoundPlace] = []
     if cursor is None:
         found = await _find_names(call, text, names)
     else:
@@ -47,7 +47,7 @@ async def _find(call: ApiCall) -> ApiAnswer:
             with suppress(RSMQError):
                 queues.append(call.queues.namespace.queue(each))
         if queues:
-            of_step: list[Found] = await run_paced(call.queues, find_in_queues(queues, text))
+            of_step: list[FoundPlace] = await run_paced(call.queues, find_in_queues(queues, text))
             found += of_step
     # Names of tasks are figures; the others may come from bodies.
     shown = [
@@ -59,18 +59,18 @@ async def _find(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"found": shown, "looked_at": looked, "cursor": behind})
 
 
-async def _find_names(call: ApiCall, text: str, names: list[str]) -> list[Found]:
+async def _find_names(call: ApiCall, text: str, names: list[str]) -> list[FoundPlace]:
     """Return the queues, workers and flows with this name, or a name that contains it."""
     part = text.lower()
     queues = sorted((each for each in names if part in each.lower()), key=lambda each: each != text)
-    found = [Found("queue", each, each) for each in queues[:_MAX_NAMES]]
+    found = [FoundPlace("queue", each, each) for each in queues[:_MAX_NAMES]]
     _, workers = parse_workers(*await call.queues.run(list_workers(call.queues.namespace)))
     listed = [each.name for each in workers if part in each.name.lower()]
-    found += [Found("worker", "", each) for each in listed[:_MAX_NAMES]]
+    found += [FoundPlace("worker", "", each) for each in listed[:_MAX_NAMES]]
     with suppress(FlowNotFound, InvalidFormat):
         status = await AsyncFlowHandle(call.queues, text, only_reads=True).read("none")
         if all(may(call, Scope.PEEK, each) for each in status.queues):
-            found.append(Found("flow", "", text))
+            found.append(FoundPlace("flow", "", text))
     return found
 
 

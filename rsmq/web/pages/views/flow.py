@@ -23,6 +23,8 @@ _WIDTH, _HEIGHT = 170, 34
 _STEP_X, _STEP_Y = 220, 48
 _MARGIN = 10
 _MAX_CHARACTERS = 20
+#: The states of nodes without a job: it was not sent, or has left nothing.
+_JOBLESS = {"pending", "skipped", "expired", "cancelled"}
 #: The sign and the class of each state.
 _SIGNS = {
     "pending": ("·", "plain"),
@@ -39,7 +41,7 @@ _SIGNS = {
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """A node in the drawing."""
+    """A node in the drawing; ``job`` is its queue and its id, None without a job."""
 
     x: int
     y: int
@@ -47,6 +49,7 @@ class _Box:
     kind: str
     text: str
     title: str
+    job: tuple[str, str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,8 @@ def draw(nodes: Sequence[Mapping[str, Any]]) -> Graph | None:
         task = node["task"]
         text = task if len(task) <= _MAX_CHARACTERS else f"…{task[1 - _MAX_CHARACTERS :]}"
         x, y = _MARGIN + column * _STEP_X, _MARGIN + row * _STEP_Y
-        boxes[number] = _Box(x, y, sign, kind, text, f"{number}: {task}, {node['state']}")
+        title = f"{number}: {task}, {node['state']}"
+        boxes[number] = _Box(x, y, sign, kind, text, title, _job_of(node))
     edges = []
     for node in nodes:
         end = boxes[node["number"]]
@@ -99,6 +103,11 @@ def draw(nodes: Sequence[Mapping[str, Any]]) -> Graph | None:
     width = max((each.x for each in boxes.values()), default=0) + _WIDTH + _MARGIN
     height = max((each.y for each in boxes.values()), default=0) + _HEIGHT + _MARGIN
     return Graph(width, height, [*boxes.values()], edges)
+
+
+def _job_of(node: Mapping[str, Any]) -> tuple[str, str] | None:
+    is_known = node["id"] and node["state"] not in _JOBLESS
+    return (node["queue"], node["id"]) if is_known else None
 
 
 def _columns(nodes: Sequence[Mapping[str, Any]]) -> dict[int, int]:
@@ -121,6 +130,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "flow": flow,
         "graph": draw(flow["nodes"]),
         "signs": _SIGNS,
+        "jobless": _JOBLESS,
         "most": _MAX_DRAWN,
         "most_rows": _MAX_ROWS,
         "box": (_WIDTH, _HEIGHT),
