@@ -35,9 +35,6 @@ from rsmq.cli.app.durations import parse_duration
 class _CommonOption(click.Option):
     """An option for every command, which may precede or follow the command's name."""
 
-    def __init__(self, *names: str, **attributes: Any) -> None:
-        super().__init__(list(names), expose_value=False, callback=_store_option, **attributes)
-
 
 def _store_option(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if value is not None and value is not False and value != ():
@@ -61,41 +58,32 @@ def complete_queues(
     return find_queues(ctx, incomplete)
 
 
+_COMMON_OPTIONS = """
+    --url URL  The URL of Redis: redis://, rediss://, unix://, redis+cluster:// or redis+sentinel://.
+    --ns NAME...  The namespace. top, exporter, web, worker and pipeline take it several times.
+    --profile NAME  A profile of the configuration file.
+    --json  Write JSON, for programs.
+    --any-names  Allow queue names that the Node client refuses.
+    --realtime  Publish the number of messages after each send, as Node does with realtime.
+    --codec MODULE:NAME  The codec that compresses and encrypts bodies, as in app:codec.
+    """
+
+
 def _common_options() -> list[click.Parameter]:
-    return [
-        _CommonOption(
-            "--url",
-            metavar="URL",
-            help="The URL of Redis: redis://, rediss://, unix://, redis+cluster:// or "
-            "redis+sentinel://.",
-        ),
-        _CommonOption(
-            "--ns",
-            metavar="NAME",
-            multiple=True,
-            help="The namespace. top, exporter, web, worker and pipeline take it several times.",
-        ),
-        _CommonOption(
-            "--profile",
-            metavar="NAME",
-            shell_complete=_complete_profiles,
-            help="A profile of the configuration file.",
-        ),
-        _CommonOption("--json", is_flag=True, is_eager=True, help="Write JSON, for programs."),
-        _CommonOption(
-            "--any-names", is_flag=True, help="Allow queue names that the Node client refuses."
-        ),
-        _CommonOption(
-            "--realtime",
-            is_flag=True,
-            help="Publish the number of messages after each send, as Node does with realtime.",
-        ),
-        _CommonOption(
-            "--codec",
-            metavar="MODULE:NAME",
-            help="The codec that compresses and encrypts bodies, as in app:codec.",
-        ),
-    ]
+    own: dict[str, Any] = {"cls": _CommonOption, "expose_value": False, "callback": _store_option}
+    special: dict[str, Any] = {
+        "profile": {"shell_complete": _complete_profiles},
+        "json": {"is_eager": True},
+    }
+    names = re.findall(r"^ +--(\S+)", _COMMON_OPTIONS, re.MULTILINE)
+    further = {name.replace("-", "_"): own | special.get(name, {}) for name in names}
+
+    @options(_COMMON_OPTIONS, **further)
+    def holder() -> None:
+        """Have the options, the last one first."""
+
+    made: list[click.Parameter] = holder.__click_params__
+    return made[::-1]
 
 
 class DocumentedCommand(click.Command):

@@ -189,30 +189,18 @@ def _list(call: Call, queue: str | None, url: str | None) -> None:
 def _change(call: Call, queue: str, url: str | None, *, is_removal: bool) -> Exit | None:
     from rsmq.webhooks.shared_breaker import remove_target, resume_target  # noqa: PLC0415 - takes time
 
-    results = []
+    change, word, otherwise = (
+        (remove_target, "removed", "was removed already")
+        if is_removal
+        else (resume_target, "resumed", "was not stopped")
+    )
     with call.open() as rsmq:
-        for field, target in _find(rsmq, queue, url):
-            if is_removal:
-                results.append((target, "removed", remove_target(rsmq, field)))
-            else:
-                results.append((target, "resumed", resume_target(rsmq, field)))
-    lines = [
-        f"{format_text(target.queue)} -> {format_text(target.url)}: "
-        + (
-            word
-            if is_changed
-            else "was not stopped"
-            if word == "resumed"
-            else "was removed already"
-        )
-        for target, word, is_changed in results
-    ]
+        results = [(target, change(rsmq, field)) for field, target in _find(rsmq, queue, url)]
+    places = [f"{format_text(each.queue)} -> {format_text(each.url)}" for each, _ in results]
+    texts = [word if done else otherwise for _, done in results]
     call.out.result(
-        [
-            {"queue": target.queue, "url": target.url, word: is_changed}
-            for target, word, is_changed in results
-        ],
-        lines,
+        [{"queue": target.queue, "url": target.url, word: done} for target, done in results],
+        map("{}: {}".format, places, texts),
     )
     if results:
         return None
