@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from rsmq.vocabulary.queues import CREATE, SET, QueueCall
+from rsmq.vocabulary.queues import CREATE, LIMIT, SET, QueueCall
 
 
 class User(Enum):
@@ -45,7 +45,8 @@ class Outcome(Enum):
     POPPED = "popped"
     #: Messages as they are stored: the same, with what is stored beside them.
     STORED = "stored"
-    #: The attributes of a queue, which options set before: one a line; an object.
+    #: The attributes of a queue, which options set before: one a line, or those of the phrases in a
+    #: sentence; an object.
     ATTRIBUTES = "attributes"
 
 
@@ -63,6 +64,9 @@ class OneCall:
         options: its options as the help shows them, by the arguments of the method.
         of_call: whose options it has too, before these.
         for_all: the call without ids, for the option ``all_of_them``.
+        phrases: of attributes, the parts of a sentence with values in braces, each for attributes
+            that are set. Then ``otherwise`` is the sentence without them.
+        whole: the usage error if some of the values are passed and others are not.
         asks: the question before it removes data, with the contents of the queues in braces. Then
             it has ``--yes``, and ``--undo`` for the call of the same name in ``trash``.
         detail: further sentences of the help.
@@ -77,6 +81,8 @@ class OneCall:
     options: str = ""
     of_call: QueueCall | None = None
     for_all: str = ""
+    phrases: tuple[str, ...] = ()
+    whole: str = ""
     asks: str = ""
     detail: str = ""
     examples: tuple[str, ...] = ()
@@ -180,7 +186,22 @@ CALLS: tuple[MethodRow, ...] = (
             examples=("rsmq resume orders",),
         ),
     ),
-    MethodRow("set_queue_limits", "limit", "PUT /queues/{queue}/limits"),
+    MethodRow(
+        "set_queue_limits", "limit", "PUT /queues/{queue}/limits",
+        one_call=OneCall(
+            "Show, set or remove a queue's limits.",
+            Outcome.ATTRIBUTES, "QUEUE", otherwise="no limits",
+            of_call=LIMIT,
+            options="--remove  Remove the limits.",
+            phrases=("at most {max_running:message} in flight", "at most {rate}"),
+            detail="A limit that is not named is removed. Workers and all other receives of this "
+            "library obey the limits; consumers of other libraries do not.",
+            examples=(
+                "rsmq limit api", "rsmq limit api --max-running 5 --rate 100/m",
+                "rsmq limit api --remove",
+            ),
+        ),
+    ),
     MethodRow(
         "purge_queue", "purge", "POST /queues/{queue}:purge",
         one_call=OneCall(
@@ -324,7 +345,23 @@ CALLS: tuple[MethodRow, ...] = (
     ),
     MethodRow("history", "history", "GET /queues/{queue}/history", further="+hgetall"),
     MethodRow("task_figures", "tasks", "GET /tasks", further="+hgetall"),
-    MethodRow("set_dead_letter_policy", "dead-letter", "PUT /queues/{queue}/dead-letter-policy"),
+    MethodRow(
+        "set_dead_letter_policy", "dead-letter", "PUT /queues/{queue}/dead-letter-policy",
+        one_call=OneCall(
+            "Show, set or remove a queue's dead-letter policy.",
+            Outcome.ATTRIBUTES, "QUEUE [DEAD_LETTER_QUEUE]", otherwise="no dead-letter policy",
+            options="--max-receives N  How often a message may be received, 1 to 1,000,000; use 3 "
+            "or more.\n--remove  Remove the policy.",
+            phrases=("to {dead_letter_queue} after {max_receives:receive}",),
+            whole="A policy is a DEAD_LETTER_QUEUE and --max-receives.",
+            detail="A message that was received --max-receives times is not delivered again: the "
+            "next receive moves it to the DEAD_LETTER_QUEUE, which must exist.",
+            examples=(
+                "rsmq dead-letter orders", "rsmq dead-letter orders orders-dead --max-receives 5",
+                "rsmq dead-letter orders --remove",
+            ),
+        ),
+    ),
     MethodRow("sweep_dead_letters", "sweep", "POST /queues/{queue}:sweep"),
     MethodRow(
         "sweep_expired", "sweep-expired", "POST /queues/{queue}:sweep-expired",

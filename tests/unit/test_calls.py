@@ -18,6 +18,7 @@ from rsmq.model import State
 from rsmq.schedules.asyncio_ import AsyncSchedules
 from rsmq.trash.asyncio_ import AsyncTrash
 from rsmq.vocabulary.calls import BY_NAME, CALLS, Outcome, User
+from rsmq.vocabulary.queues import QUEUE_ATTRIBUTES
 from rsmq.vocabulary.sends import SEND
 from rsmq.web.routes import TABLE
 
@@ -95,8 +96,8 @@ def test_each_command_exists_and_calls_its_methods():
 #: The arguments of methods under other names in the program.
 OF_PROGRAM = {
     "qname": {"queue", "queues"}, "qnames": {"queues"}, "name": {"names"}, "id": {"ids"},
-    "message": {"ids"}, "messages": {"ids"}, "body": {"bodies"},
-    "dead_letter_queue": {"queue", "target"}, "max_messages": {"number"}, "max_jobs": {"count"},
+    "message": {"ids"}, "messages": {"ids"}, "body": {"bodies"}, "dead_letter_queue": {"queue"},
+    "max_messages": {"number"}, "max_jobs": {"count"},
     "max_flows": {"count"}, "start": {"last"}, "jobs": {"id"}, "timeout": {"wait"},
 }  # fmt: skip
 #: The arguments that no command has, and why.
@@ -135,6 +136,9 @@ def test_a_command_of_one_call_has_the_arguments_of_the_method(call):
     passed = [each for each in command.params if each.expose_value]
     options = [each for each in passed if isinstance(each, click.Option)]
     flags = {"all_of_them"} if row.for_all else {"yes", "undo"} if row.asks else set()
+    flags |= {"remove"} if row.phrases else set()
+    named = set(re.findall(r"\{(\w+)", " ".join(row.phrases)))
+    assert named <= {each.name for each in QUEUE_ATTRIBUTES} & parameters.keys()
     if row.outcome in {Outcome.RECEIVED, Outcome.POPPED, Outcome.STORED}:
         flags = {"raw", "no_newline", "null"}
     assert {each.name for each in options} - flags <= parameters.keys()
@@ -147,7 +151,7 @@ def test_a_command_of_one_call_has_the_arguments_of_the_method(call):
         default = each.default if isinstance(each.default, str | bool) else unset
         assert each.required or str(parameters[each.name].default) == str(default)
     arguments = {each.name for each in passed if each not in options}
-    assert arguments <= {"queue", "queues", "name", "names", "ids"}
+    assert arguments - named <= {"queue", "queues", "name", "names", "ids"}
     if row.outcome in {Outcome.OF_QUEUES, Outcome.OF_NEW_QUEUES, Outcome.OF_NAMES}:
         assert row.word
         assert row.otherwise or row.asks

@@ -15,7 +15,6 @@ ATTRIBUTES = {each.name for each in QUEUE_ATTRIBUTES}
 
 #: By module, why it names options or attributes: each is about these, and no further one.
 REASONS = {
-    "cli/commands/queues.py": "the limits, which the command limit shows",
     "codecs/written.py": "tests/unit/test_stores.py compares it with the table",
     "django/backend_options.py": "options of listeners, which the backend sets itself",
     "doctor/attribute_faults.py": "times, and durations that rsmq_async stores in ms",

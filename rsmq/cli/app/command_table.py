@@ -44,7 +44,7 @@ Queues
     create
     list, ls
     attributes, attr
-    limit  queues:limit  Show, set or remove a queue's limits.
+    limit
     stats, count  queues:stats  Count the messages of queues by state.
     pause
     resume
@@ -71,7 +71,7 @@ Jobs
     flows  flows:flows  List the flows of tasks that were sent last.
     cancel  jobs:cancel  Cancel jobs: those that wait, and those that run.
 Dead letters
-    dead-letter  dead_letters:dead_letter  Show, set or remove a queue's dead-letter policy.
+    dead-letter
     dead-letters  why:dead_letters  Show the dead letters of a queue in groups of the same cause.
     sweep-expired
     sweep-groups

@@ -6,6 +6,7 @@ The command of a call is the attribute of its name, as ``delete_messages``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -204,18 +205,49 @@ def _run_on_ids(run: _CallRun) -> Exit | None:
     return context.note_missing(missing)
 
 
+class _Counted(int):
+    """A number that a text has with its word, as in ``{number:message}``."""
+
+    def __format__(self, word: str) -> str:
+        return format_count(int(self), word)
+
+
 def _run_attributes(run: _CallRun) -> None:
-    if all(each is None for each in run.arguments.values()):
-        attributes = run.rsmq.get_queue_attributes(run.first)
-    else:
-        attributes = run.call()
+    row, values = run.row, [each for name, each in run.arguments.items() if name != "remove"]
+    removes, sets = run.arguments.pop("remove", False), any(each is not None for each in values)
+    if removes and sets:
+        raise click.UsageError("--remove goes without other settings.")
+    if row.whole and sets and None in values:
+        raise click.UsageError(row.whole)
+    attributes = run.call() if removes or sets else run.rsmq.get_queue_attributes(run.first)
     fields = {"queue": run.first, **to_json_value(attributes)}
+    if row.phrases:
+        _write_sentence(run, fields)
+        return
     texts = {
         name.removesuffix("_ms"): format_time(value) if name.endswith("_ms") else format_cell(value)
         for name, value in fields.items()
     }
     width = max(map(len, texts))
     run.context.out.result(fields, [f"{name:{width}}  {text}" for name, text in texts.items()])
+
+
+def _write_sentence(run: _CallRun, fields: dict[str, Any]) -> None:
+    """Write the attributes that the phrases of a row name."""
+    names = re.findall(r"\{(\w+)", " ".join(run.row.phrases))
+    shown = {name: fields[name] for name in names}
+    words = {
+        name: _Counted(value) if isinstance(value, int) else format_text(value)
+        for name, value in shown.items()
+        if value is not None
+    }
+    said = [
+        each.format_map(words)
+        for each in run.row.phrases
+        if words.keys() >= {*re.findall(r"\{(\w+)", each)}
+    ]
+    text = ", ".join(said) or run.row.otherwise
+    run.context.out.result({"queue": run.first, **shown}, f"{format_text(run.first)}: {text}")
 
 
 def _run_receive(run: _CallRun) -> Exit | None:

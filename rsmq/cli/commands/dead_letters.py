@@ -1,5 +1,5 @@
 """
-The commands dead-letter, sweep, sweep-expired, sweep-groups, redrive and move.
+The commands sweep and redrive.
 """
 
 from __future__ import annotations
@@ -10,45 +10,6 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import argument, command, options
 from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.output import format_text
-from rsmq.errors.printable import format_count
-
-
-@command(
-    "dead-letter QUEUE",
-    "rsmq dead-letter orders",
-    "rsmq dead-letter orders orders-dead --max-receives 5",
-    "rsmq dead-letter orders --remove",
-)
-@argument("[DEAD_LETTER_QUEUE]", "target")
-@options("""
-    --max-receives N  How often a message may be received, 1 to 1,000,000; use 3 or more.
-    --remove  Remove the policy.
-    """)
-def dead_letter(
-    call: Call, queue: str, target: str | None, max_receives: int | None, *, remove: bool
-) -> None:
-    """
-    Show, set or remove a queue's dead-letter policy.
-
-    A message that was received --max-receives times is not delivered again: the next receive moves
-    it to the DEAD_LETTER_QUEUE, which must exist.
-    """
-    if (target is None) is not (max_receives is None):
-        raise click.UsageError("A policy is a DEAD_LETTER_QUEUE and --max-receives.")
-    if remove and target is not None:
-        raise click.UsageError("--remove goes without a queue and without --max-receives.")
-    with call.open() as rsmq:
-        if remove or target is not None:
-            attributes = rsmq.set_dead_letter_policy(queue, target, max_receives)
-        else:
-            attributes = rsmq.get_queue_attributes(queue)
-    fields = {"queue": queue, "dead_letter_queue": attributes.dead_letter_queue}
-    if attributes.dead_letter_queue is None:
-        line = f"{format_text(queue)}: no dead-letter policy"
-    else:
-        line = f"{format_text(queue)}: to {format_text(attributes.dead_letter_queue)} after "
-        line += format_count(attributes.max_receives or 0, "receive")
-    call.out.result({**fields, "max_receives": attributes.max_receives}, line)
 
 
 @command("sweep QUEUE", "rsmq sweep orders")

@@ -1,5 +1,5 @@
 """
-The commands limit and stats.
+The command stats.
 """
 
 from __future__ import annotations
@@ -7,50 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import click
-
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, options
+from rsmq.cli.app.command import command
 from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.output import format_table, format_text, format_time, to_json_value
 from rsmq.cli.app.queue_names import expand_patterns, read_each
-from rsmq.cli.app.send_options import send_options
-from rsmq.errors.printable import format_count
-from rsmq.vocabulary.queues import LIMIT
-
-
-@command(
-    "limit QUEUE",
-    "rsmq limit api",
-    "rsmq limit api --max-running 5 --rate 100/m",
-    "rsmq limit api --remove",
-)
-@send_options(LIMIT)
-@options("--remove  Remove the limits.")
-def limit(
-    call: Call, queue: str, *, max_running: int | None, rate: str | None, remove: bool
-) -> None:
-    """
-    Show, set or remove a queue's limits.
-
-    A limit that is not named is removed. Workers and all other receives of this library obey the
-    limits; consumers of other libraries do not.
-    """
-    sets = max_running is not None or rate is not None
-    if remove and sets:
-        raise click.UsageError("--remove goes without --max-running and without --rate.")
-    with call.open() as rsmq:
-        if remove or sets:
-            attributes = rsmq.set_queue_limits(queue, max_running=max_running, rate=rate)
-        else:
-            attributes = rsmq.get_queue_attributes(queue)
-    running = attributes.max_running
-    texts = [] if running is None else [f"at most {format_count(running, 'message')} in flight"]
-    texts += [] if attributes.rate is None else [f"at most {attributes.rate}"]
-    call.out.result(
-        {"queue": queue, "max_running": running, "rate": attributes.rate},
-        f"{format_text(queue)}: {', '.join(texts) or 'no limits'}",
-    )
 
 
 @command("stats [QUEUE...]", "rsmq stats", "rsmq stats orders orders-dead --json")
