@@ -59,6 +59,7 @@ SOURCES = {
     "rsmq.partitions": "rsmq._sync.partitions",
     "rsmq.jobs.flows.asyncio_": "rsmq.jobs.flows.threads",
     "rsmq.jobs.asyncio_": "rsmq.jobs.threads",
+    "rsmq.tasks.sends.asyncio_": "rsmq.tasks.sends.threads",
     "rsmq.schedules.asyncio_": "rsmq.schedules.threads",
     "rsmq.trash.asyncio_": "rsmq.trash.threads",
     "rsmq.push.async_subscribers": "rsmq.push.subscribers",
@@ -182,6 +183,7 @@ TEXTS = {
         "``queues.job`` of the asyncio clients.": "``queues.job`` of the synchronous clients.",
         "its id; ``await job`` is ``await job.result()``.": "its id.",
     },
+    "rsmq.tasks.sends.asyncio_": {"with the asyncio client.": "with the synchronous client."},
     "rsmq.aio": CLIENT_TEXTS,
     "rsmq.consuming": CONSUMING_TEXTS,
     "rsmq.schedules.asyncio_": {

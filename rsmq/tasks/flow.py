@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypedDict, Unpack, cast
 
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
-from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound, Shown, show, show_type
+from rsmq.errors import InvalidFormat, InvalidValue, Shown, show, show_type
 from rsmq.jobs.flows.asyncio_ import AsyncFlowHandle
 from rsmq.jobs.flows.operations import FlowPlan, send_flow
 from rsmq.jobs.flows.status import FlowStatus
@@ -18,6 +18,7 @@ from rsmq.operations.operation import Operation
 from rsmq.tasks.body import RESULT, is_result
 from rsmq.tasks.graph import MAX_FLOW_BYTES, MAX_NODES, Node, NodeGraph, encode_node
 from rsmq.tasks.immediate_flow import CallsNodes, ImmediateFlow
+from rsmq.tasks.sends import asyncio_, threads
 from rsmq.tasks.signature import Signature, TaskSender, with_result
 from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.wire.ids import make_flow_id
@@ -148,13 +149,7 @@ class Flow(NodeGraph):
         if self._sender.is_immediate:
             return FlowHandle(client, self.id, decode=decode, ended=self._run())
         warn_in_event_loop("send of a flow", "Use await flow.asend()")
-        operation = self._make_operation(realtime=client.realtime)
-        try:
-            client.run(operation)
-        except QueueNotFound:
-            for name in operation.queues:
-                client.create_queue(name, exist_ok=True)
-            client.run(operation)
+        threads.run(client, self._make_operation(realtime=client.realtime))
         return FlowHandle(client, self.id, decode=decode)
 
     async def asend(self) -> AsyncFlowHandle:
@@ -168,13 +163,7 @@ class Flow(NodeGraph):
         if self._sender.is_immediate:
             return AsyncFlowHandle(self._sender.client, self.id, decode=decode, ended=self._run())
         client = self._sender.aio
-        operation = self._make_operation(realtime=client.realtime)
-        try:
-            await client.run(operation)
-        except QueueNotFound:
-            for name in operation.queues:
-                await client.create_queue(name, exist_ok=True)
-            await client.run(operation)
+        await asyncio_.run(client, self._make_operation(realtime=client.realtime))
         return AsyncFlowHandle(client, self.id, decode=decode)
 
     def _all_nodes(self) -> list[Node]:

@@ -9,31 +9,19 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import (
-    Any,
-    NamedTuple,
-    ParamSpec,
-    Protocol,
-    Self,
-    TypeAlias,
-    TypeVar,
-    Unpack,
-    cast,
-    overload,
-)
+from typing import Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
 from rsmq.codecs import JSON
 from rsmq.codecs.type_variables import A_contra, R_co
-from rsmq.errors import InvalidFormat, MissingExtra, QueueNotFound, Shown, show, show_type
+from rsmq.errors import InvalidFormat, MissingExtra, Shown, show, show_type
 from rsmq.errors.misuse import NamesElsewhere
 from rsmq.jobs.asyncio_ import AsyncJobHandle, AsyncMapJobs
 from rsmq.jobs.status import FollowingJob, JobStatus
 from rsmq.jobs.threads import JobHandle, MapJobs
 from rsmq.operations.operation import Operation
 from rsmq.schedules.arguments import ScheduleTimes
-from rsmq.tasks.body import TASK_CODEC
 from rsmq.tasks.declared_queue import DeclaredQueue
 from rsmq.tasks.flow import Flow, FlowOptions
 from rsmq.tasks.graph import Node
@@ -41,21 +29,16 @@ from rsmq.tasks.immediate import Immediate, make_hooks, make_immediate_id
 from rsmq.tasks.operations import start_map
 from rsmq.tasks.other_names import OF_DECLARATIONS, OF_DECLARED_OPTIONS
 from rsmq.tasks.sealed_values import SealedValues, find_values
+from rsmq.tasks.sends import asyncio_, threads
+from rsmq.tasks.sends.groups import Group, make_groups
 from rsmq.tasks.shared_queues import SharedQueues
-from rsmq.tasks.signature import (
-    Signature,
-    check_call,
-    check_fits,
-    large_followers,
-    takes_result,
-    with_result,
-)
+from rsmq.tasks.signature import Signature, check_call, takes_result, with_result
 from rsmq.tasks.task import BoundTask, DeclaredTask, check_name, check_next, default_name
-from rsmq.vocabulary.sends import BATCH, TASK
+from rsmq.vocabulary.sends import TASK
 from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.wire.ids import make_flow_id
 from rsmq.wire.keys import DEFAULT_NS
-from rsmq.wire.limits import MAX_BATCH, MAX_MAXSIZE, check_label, check_whole_number
+from rsmq.wire.limits import MAX_BATCH, check_label, check_whole_number
 from rsmq.worker.connection import make_async_client
 from rsmq.worker.listener import ListenerOptions, check_option_names, is_generator_function
 from rsmq.worker.middleware import Middleware
@@ -68,16 +51,10 @@ U = TypeVar("U")
 
 DEFAULT_QUEUE = "tasks"
 _ASYNC_SENDS = "Use await task.asend(...), tasks.asend_many(...) or tasks.amap(...)"
-#: The options that may differ within a ``send_messages``.
-_OWN_OPTIONS = {each.name: each.name_in(BATCH) for each in TASK.options.values() if each.of_message}
 #: The options that name a single message.
 _NOT_OF_MAPS = [each.name for each in TASK.options.values() if each.is_unique]
 #: For how long a map with a dedup_id is sent once.
 _DEDUP_SECONDS = 86_400
-
-
-#: The queue of a ``send_messages``, the places of the calls, the bodies and the options.
-_Group: TypeAlias = tuple[str, list[int], list[dict[str, Any]], dict[str, Any]]
 
 
 class TaskDecorator(Protocol):
@@ -102,7 +79,7 @@ class _MapPlan(NamedTuple):
 
     signatures: list[Signature[Any]]
     start: Operation[bool]
-    groups: list[_Group]
+    groups: list[Group]
     then: Signature[Any]
 
     def end(self, jobs: Iterable[JobHandle[Any] | AsyncJobHandle[Any]]) -> Signature[Any]:
@@ -445,14 +422,7 @@ class Tasks(NamesElsewhere):
             return self._make_job(signature, id, self._immediate.run(signature, id))
         warn_in_event_loop("send of a task", _ASYNC_SENDS)
         signature.check_has_arguments()
-        self._check_followers((signature,))
-        queue, options = signature.queue, signature.send_options
-        try:
-            id = self.client.send_message(queue, signature.body, codec=TASK_CODEC, **options)
-        except QueueNotFound:
-            self.client.create_queue(queue, exist_ok=True)
-            id = self.client.send_message(queue, signature.body, codec=TASK_CODEC, **options)
-        return self._make_job(signature, id)
+        return self._make_job(signature, threads.send_call(self.client, signature))
 
     async def asend(self, signature: Signature[T]) -> AsyncJobHandle[T]:
         """
@@ -471,15 +441,7 @@ class Tasks(NamesElsewhere):
             ended = await self._immediate.arun(signature, id)
             return self._make_async_job(signature, id, ended)
         signature.check_has_arguments()
-        await self._acheck_followers((signature,))
-        queue, options = signature.queue, signature.send_options
-        client = self.aio
-        try:
-            id = await client.send_message(queue, signature.body, codec=TASK_CODEC, **options)
-        except QueueNotFound:
-            await client.create_queue(queue, exist_ok=True)
-            id = await client.send_message(queue, signature.body, codec=TASK_CODEC, **options)
-        return self._make_async_job(signature, id)
+        return self._make_async_job(signature, await asyncio_.send_call(self.aio, signature))
 
     def send_many(self, signatures: Iterable[Signature[T]]) -> list[JobHandle[T]]:
         """
@@ -501,7 +463,7 @@ class Tasks(NamesElsewhere):
         checked = self._check_calls(signatures)
         if self._is_immediate:
             return [self.send(each) for each in checked]
-        return self._send_groups(checked, _groups(checked))
+        return self._send_groups(checked, make_groups(checked))
 
     def _check_calls(self, signatures: Iterable[Signature[T]]) -> list[Signature[T]]:
         checked: list[Signature[T]] = [check_call("signature", each, self) for each in signatures]
@@ -510,20 +472,11 @@ class Tasks(NamesElsewhere):
         return checked
 
     def _send_groups(
-        self, signatures: list[Signature[T]], groups: Iterable[_Group]
+        self, signatures: list[Signature[T]], groups: Iterable[Group]
     ) -> list[JobHandle[T]]:
         warn_in_event_loop("send of tasks", _ASYNC_SENDS)
-        self._check_followers(signatures)
-        jobs: dict[int, JobHandle[T]] = {}
-        for queue, places, bodies, options in groups:
-            try:
-                ids = self.client.send_messages(queue, bodies, codec=TASK_CODEC, **options)
-            except QueueNotFound:
-                self.client.create_queue(queue, exist_ok=True)
-                ids = self.client.send_messages(queue, bodies, codec=TASK_CODEC, **options)
-            for place, id in zip(places, ids, strict=True):
-                jobs[place] = self._make_job(signatures[place], id)
-        return [jobs[place] for place in range(len(signatures))]
+        ids = threads.send_groups(self.client, signatures, groups)
+        return [self._make_job(each, id) for each, id in zip(signatures, ids, strict=True)]
 
     async def asend_many(self, signatures: Iterable[Signature[T]]) -> list[AsyncJobHandle[T]]:
         """
@@ -538,39 +491,13 @@ class Tasks(NamesElsewhere):
         checked = self._check_calls(signatures)
         if self._is_immediate:
             return [await self.asend(each) for each in checked]
-        return await self._asend_groups(checked, _groups(checked))
+        return await self._asend_groups(checked, make_groups(checked))
 
     async def _asend_groups(
-        self, signatures: list[Signature[T]], groups: Iterable[_Group]
+        self, signatures: list[Signature[T]], groups: Iterable[Group]
     ) -> list[AsyncJobHandle[T]]:
-        client = self.aio
-        await self._acheck_followers(signatures)
-        jobs: dict[int, AsyncJobHandle[T]] = {}
-        for queue, places, bodies, options in groups:
-            try:
-                ids = await client.send_messages(queue, bodies, codec=TASK_CODEC, **options)
-            except QueueNotFound:
-                await client.create_queue(queue, exist_ok=True)
-                ids = await client.send_messages(queue, bodies, codec=TASK_CODEC, **options)
-            for place, id in zip(places, ids, strict=True):
-                jobs[place] = self._make_async_job(signatures[place], id)
-        return [jobs[place] for place in range(len(signatures))]
-
-    def _check_followers(self, signatures: Iterable[Signature[Any]]) -> None:
-        """Refuse calls whose ``then`` is too large: all of them would run before that is known."""
-        for queue, size in large_followers(signatures):
-            maxsize = MAX_MAXSIZE  # of a queue that is created
-            with suppress(QueueNotFound):
-                maxsize = self.client.get_queue_attributes(queue).maxsize
-            check_fits(queue, size, maxsize)
-
-    async def _acheck_followers(self, signatures: Iterable[Signature[Any]]) -> None:
-        """See ``_check_followers``."""
-        for queue, size in large_followers(signatures):
-            maxsize = MAX_MAXSIZE
-            with suppress(QueueNotFound):
-                maxsize = (await self.aio.get_queue_attributes(queue)).maxsize
-            check_fits(queue, size, maxsize)
+        ids = await asyncio_.send_groups(self.aio, signatures, groups)
+        return [self._make_async_job(each, id) for each, id in zip(signatures, ids, strict=True)]
 
     def _make_job(
         self, signature: Signature[T], id: str, ended: JobStatus[T] | None = None
@@ -649,11 +576,7 @@ class Tasks(NamesElsewhere):
         if self._is_immediate or not plan.signatures:
             jobs = [self.send(each) for each in plan.signatures]
             return MapJobs(jobs, follow, self.send(plan.end(jobs)))
-        try:
-            self.client.run(plan.start)
-        except QueueNotFound:
-            self.client.create_queue(then.queue, exist_ok=True)
-            self.client.run(plan.start)
+        threads.run(self.client, plan.start)
         return MapJobs(self._send_groups(plan.signatures, plan.groups), follow)
 
     async def amap(
@@ -684,11 +607,7 @@ class Tasks(NamesElsewhere):
         if self._is_immediate or not plan.signatures:
             jobs = [await self.asend(each) for each in plan.signatures]
             return AsyncMapJobs(jobs, follow, await self.asend(plan.end(jobs)))
-        try:
-            await self.aio.run(plan.start)
-        except QueueNotFound:
-            await self.aio.create_queue(then.queue, exist_ok=True)
-            await self.aio.run(plan.start)
+        await asyncio_.run(self.aio, plan.start)
         return AsyncMapJobs(await self._asend_groups(plan.signatures, plan.groups), follow)
 
     def _plan_map(
@@ -729,7 +648,7 @@ class Tasks(NamesElsewhere):
                 {**body, "map": {"id": map_id, "number": place, **of_map}}
                 for place, body in zip(places, bodies, strict=True)
             ], options)
-            for queue, places, bodies, options in _groups(signatures)
+            for queue, places, bodies, options in make_groups(signatures)
         ]  # fmt: skip
         start = start_map(self.client.namespace, map_id, signatures, then)
         return _MapPlan(signatures, start, groups, then)
@@ -877,19 +796,3 @@ def _add_schedule(
     worker: Worker[Any], name: str, signature: Signature[Any], options: ScheduleTimes
 ) -> None:
     worker.schedule(name, queue=signature.queue, body=signature.body, codec=JSON, **options)
-
-
-def _groups(signatures: list[Signature[Any]]) -> Iterator[_Group]:
-    """Return for each ``send_messages`` the queue, the places of the calls, bodies and options."""
-    groups: dict[Any, list[int]] = {}
-    for place, each in enumerate(signatures):
-        shared = {key: value for key, value in each.send_options.items() if key not in _OWN_OPTIONS}
-        groups.setdefault((each.queue, tuple(sorted(shared.items()))), []).append(place)
-    for (queue, shared), places in groups.items():
-        chosen = [signatures[place] for place in places]
-        options = dict(shared)
-        for name, argument in _OWN_OPTIONS.items():
-            values = [each.options.send.get(name) for each in chosen]
-            if any(value is not None for value in values):
-                options[argument] = values
-        yield queue, places, [each.body for each in chosen], options

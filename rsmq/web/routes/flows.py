@@ -13,21 +13,14 @@ from rsmq.jobs.flows.operations import MAX_LISTED
 from rsmq.jobs.flows.status import FlowState, FlowStatus, NodeStatus
 from rsmq.search.redaction import Redaction
 from rsmq.web.fields import Field, Shape, between, one_of
-from rsmq.web.routes.forms import may, show_value
+from rsmq.web.routes.forms import may, show_named
 from rsmq.web.routes.receives import check_wait, while_admitted
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 
 def _show_node(node: NodeStatus, redaction: Redaction) -> dict[str, Any]:
     return {
-        "number": node.number,
-        "task": node.task,
-        "queue": node.queue,
-        "after": list(node.after),
-        "is_finally": node.is_finally,
-        "is_added": node.is_added,
-        "state": node.state.value,
-        "id": node.id,
+        **show_named(_NODE[:-2], node),
         "error": redaction.failure(node.error),
         "result": redaction.result(node.raw_result),
     }
@@ -76,18 +69,7 @@ async def _get(call: ApiCall) -> ApiAnswer:
 
 
 def _show(status: FlowStatus) -> dict[str, Any]:
-    return {
-        "id": status.id,
-        "state": status.state.value,
-        "is_ended": status.is_ended,
-        "total": status.total,
-        "done": status.done,
-        "counts": dict(status.counts),
-        "sent_at": show_value(status.sent_at),
-        "ended_at": show_value(status.ended_at),
-        "task": status.task,
-        "queues": list(status.queues),
-    }
+    return show_named(_FLOW, status)
 
 
 async def _forget(_: object) -> None:

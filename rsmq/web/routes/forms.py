@@ -162,6 +162,11 @@ def show_fields(record: Any) -> dict[str, Any]:
     return {name: whole(value) if name.endswith("_ms") else value for name, value in values.items()}
 
 
+def show_named(named: Iterable[Field], record: Any) -> dict[str, Any]:
+    """Return the attributes of a record that fields of an answer name, as values of JSON."""
+    return {each.name: show_value(getattr(record, each.name)) for each in named}
+
+
 def show_attributes(name: str, attributes: QueueAttributes) -> dict[str, Any]:
     """Return a queue."""
     return {"name": name, **show_fields(attributes)}

@@ -12,7 +12,7 @@ from rsmq.jobs.asyncio_ import AsyncJobHandle, list_jobs
 from rsmq.jobs.status import JobState, JobStatus
 from rsmq.search.redaction import MARK
 from rsmq.web.fields import Field, Shape, between, one_of
-from rsmq.web.routes.forms import QUEUE, may, show_value
+from rsmq.web.routes.forms import QUEUE, may, show_named
 from rsmq.web.routes.receives import check_wait, while_admitted
 from rsmq.web.search import run_paced
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
@@ -26,17 +26,9 @@ def _show(status: JobStatus[Any], call: ApiCall) -> dict[str, Any]:
     if progress and redaction and progress["text"]:
         progress["text"] = MARK  # which may quote the body
     return {
-        "queue": status.queue,
-        "id": status.id,
-        "state": status.state.value,
-        "is_ended": status.is_ended,
-        "attempt": status.attempt,
-        "worker": status.worker,
-        "begun_at": show_value(status.begun_at),
-        "ended_at": show_value(status.ended_at),
+        **show_named(_JOB[:-1], status),
         "error": redaction.failure(status.error),
         "progress": progress,
-        "is_cancelling": status.is_cancelling,
         "following": None if following is None else asdict(following),
         "result": redaction.result(status.raw_result),
     }

@@ -1,0 +1,3 @@
+"""
+How ``Tasks`` sends calls, with each of the clients.
+"""
