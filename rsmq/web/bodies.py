@@ -9,17 +9,22 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from rsmq.codecs import CannotDecode, Codec
+from rsmq.codecs import CannotDecode, Codec, bind_codec, blocks
 from rsmq.codecs.body_fields import body_fields
 from rsmq.codecs.readable import ReadableBodies, summarize
 from rsmq.codecs.steps import StepCodec
 from rsmq.codecs.stored import without_store
-from rsmq.errors import BodyNotDecodable, BodyUnavailable
+from rsmq.errors import BodyNotDecodable, BodyUnavailable, QueueNotFound
 from rsmq.model import Message, StoredMessage
+from rsmq.operations.messages import get_part
 from rsmq.transport.side_by_side import call_for_each
 from rsmq.web.client import Client
 from rsmq.wire.body_format import is_formatted, stored_size
 from rsmq.wire.limits import MAX_BATCH_BYTES
+
+#: The messages of a deletion whose objects are deleted with them, and the bytes of a reference.
+_MAX_REFERENCES = 250
+_HEAD_BYTES = 1024
 
 AnyMessage = TypeVar("AnyMessage", Message[bytes], StoredMessage[bytes])
 
@@ -97,6 +102,29 @@ async def load_stored(queues: Client, messages: list[Message[bytes]]) -> list[Me
     if chosen:
         await asyncio.to_thread(call_for_each, load, chosen)
     return messages
+
+
+async def with_references(queues: Client, messages: list[Message[bytes]]) -> list[Message[bytes]]:
+    """
+    Return messages that are to be deleted with the beginnings of their bodies, if the server's
+    codec stores bodies elsewhere: then their deletion deletes the objects, too.
+
+    Args:
+        messages: messages of receipts, without bodies. More than 250 are left as they are.
+    """
+    codec = queues.codec
+    if not blocks(codec) or len(messages) > _MAX_REFERENCES:
+        return messages
+
+    async def read(message: Message[bytes]) -> Message[bytes]:
+        name, found = message.queue, None
+        part = get_part(queues.namespace, name, message.id, codec=BODIES, max_bytes=_HEAD_BYTES)
+        with suppress(QueueNotFound):
+            found = await queues.run(part)
+        bound = bind_codec(codec, queues.namespace.queue(name).zset)
+        return replace(message, raw=b"" if found is None else found[0].raw, _codec=bound)
+
+    return list(await asyncio.gather(*map(read, messages)))
 
 
 def open_message(message: AnyMessage) -> AnyMessage:

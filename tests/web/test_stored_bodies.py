@@ -108,3 +108,22 @@ async def test_a_schedule_stores_its_body(face):
     added = await face.http("PUT", "/schedules/s", {"every": 3600, "queue": "q", "body": TEXT})
     assert added.status in {200, 201}
     assert len(face.names()) == 1
+
+
+async def test_a_delete_by_receipt_deletes_the_object(face):
+    await face.queues.create_queue("other")
+    await face.queues.send_messages("q", [BODY, BODY, BODY, 5, BODY])
+    received = await face.http("POST", "/receive", {"queues": ["q"], "max": 5})
+    receipts = [each["receipt"] for each in received.json["messages"]]
+    ids = [each["id"] for each in received.json["messages"]]
+    deleted = await face.http("DELETE", f"/queues/q/messages/{ids[0]}?receipt={receipts[0]}")
+    assert deleted.status == 204
+    assert len(face.names()) == 3
+    await face.http("POST", "/queues/q/messages:move", {"ids": [ids[1]], "destination": "other"})
+    deleted = await face.http("POST", "/queues/q/messages:delete", {"receipts": receipts[:4]})
+    assert deleted.json["ids"] == ids[2:4]
+    assert len(face.names()) == 2
+    deleted = await face.http("POST", "/queues/gone/messages:delete", {"receipts": receipts[:1]})
+    assert deleted.json["ids"] == []
+    assert (await face.http("DELETE", f"/queues/q/messages/{ids[4]}")).status == 204
+    assert len(face.names()) == 2  # without a receipt it is left to the sweep

@@ -10,7 +10,7 @@ from typing import Any
 from rsmq.errors import MessageTooLong, RSMQError
 from rsmq.operations.arguments import encode_body
 from rsmq.vocabulary.sends import PUBLISH, SEND
-from rsmq.web.bodies import BODIES
+from rsmq.web.bodies import BODIES, with_references
 from rsmq.web.bulk.records import OperationKind
 from rsmq.web.fields import (
     BODY_FIELDS,
@@ -150,7 +150,10 @@ async def _delete(call: ApiCall) -> ApiAnswer:
         if not deletion.id:
             raise await message_gone(call)
         return ApiAnswer({"undo": show_deletion(deletion)})
-    if not await call.queues.delete_message(*choose_one(call)):
+    chosen = choose_one(call)
+    if "receipt" in call.values:
+        chosen = tuple(await with_references(call.queues, [*chosen]))
+    if not await call.queues.delete_message(*chosen):
         await raise_unchanged(call)
     return ApiAnswer(status=204)
 
@@ -172,7 +175,10 @@ async def _delete_many(call: ApiCall) -> ApiAnswer:
             raise Refused("invalidFormat", _UNDO_RULE)
         deletion = await call.queues.trash.delete_messages(*choose(call), by=call.caller)
         return ApiAnswer({"ids": list(deletion.message_ids), "undo": show_deletion(deletion)})
-    return ApiAnswer({"ids": await call.queues.delete_messages(*choose(call)), "undo": None})
+    first, *ids = choose(call)
+    if not ids:
+        first = await with_references(call.queues, first)
+    return ApiAnswer({"ids": await call.queues.delete_messages(first, *ids), "undo": None})
 
 
 async def _change_many(call: ApiCall) -> ApiAnswer:
