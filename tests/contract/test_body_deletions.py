@@ -63,7 +63,7 @@ def test_the_id_of_a_message_names_its_object(env, queue, store, codec):
     assert owned_object(raws[ids[0]].encode(), ids[1]) is None
 
 
-@pytest.mark.parametrize("way", ["delete", "delete_many", "pop", "pop_many"])
+@pytest.mark.parametrize("way", ["delete", "delete_list", "delete_tuple", "pop", "pop_many"])
 def test_a_deleted_message_takes_its_object_along(env, queue, store, codec, way):
     kept = env.rsmq.send_message(queue, BODY, codec=codec, delay=1000)
     env.rsmq.send_messages(queue, [BODY, 5, BODY], codec=codec)
@@ -78,7 +78,8 @@ def test_a_deleted_message_takes_its_object_along(env, queue, store, codec, way)
         if way == "delete":
             assert [env.rsmq.delete_message(each) for each in messages] == [True] * 3
         else:
-            assert env.rsmq.delete_messages(messages) == [each.id for each in messages]
+            chosen = tuple(messages) if way == "delete_tuple" else messages
+            assert env.rsmq.delete_messages(chosen) == [each.id for each in messages]
     assert bodies == [BODY, 5, BODY]
     assert names(store, env) == {name_object(kept.encode())}
     assert len(store.deleted) == 2

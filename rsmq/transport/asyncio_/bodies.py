@@ -78,9 +78,13 @@ async def delete_with_bodies(
     Args:
         run: runs the operation.
         operation: deletes the messages.
-        messages: received messages in a list; or anything else, of which nothing is stored.
+        messages: received messages in a list or tuple; objects of others are left to the sweep.
     """
-    if not isinstance(messages, list) or not messages or not has_blocking_codec(messages[0]):
+    if (
+        not isinstance(messages, list | tuple)
+        or not messages
+        or not has_blocking_codec(messages[0])
+    ):
         return await run(operation)
     deleted = note_deleted(operation, messages)
     result = await run(operation)

@@ -61,7 +61,11 @@ def delete_with_bodies(
     run: Callable[[Any], T], operation: Operation[T], messages: Sequence[Message] | Any
 ) -> T:
     """As with asyncio."""
-    if not isinstance(messages, list) or not messages or not has_blocking_codec(messages[0]):
+    if (
+        not isinstance(messages, list | tuple)
+        or not messages
+        or not has_blocking_codec(messages[0])
+    ):
         return run(operation)
     deleted = note_deleted(operation, messages)
     result = run(operation)
