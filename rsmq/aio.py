@@ -20,6 +20,7 @@ from rsmq.operations import (
     batches,
     dead_letters,
     inspection,
+    marks,
     messages,
     queues,
     recovery,
@@ -1943,6 +1944,24 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         from rsmq.history.call_operations import read_task_figures  # noqa: PLC0415 - few programs use it
 
         return await self.run_steps(read_task_figures(self._namespace, qnames, span))
+
+    async def mark(self, text: str, *, by: str | None = None) -> str:
+        """
+        Mark this moment, as of a deploy: charts of the dashboard show it.
+
+        A mark is an entry of the audit stream, which has the last 10,000. One command.
+
+        Args:
+            text: what happens, such as a version; 1 to 128 characters.
+            by: who or what marks it, 1 to 128 characters; None is not known.
+
+        Returns:
+            The id of the entry.
+
+        Raises:
+            InvalidFormat: text or by is not such a text.
+        """
+        return await self.run(marks.add_mark(self._namespace, text, by))
 
     async def set_dead_letter_policy(
         self, qname: str, dead_letter_queue: str | None, max_receives: int | None = None

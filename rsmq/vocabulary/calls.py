@@ -344,6 +344,17 @@ CALLS: tuple[MethodRow, ...] = (
         ),
     ),
     MethodRow("history", "history", "GET /queues/{queue}/history", further="+hgetall"),
+    MethodRow(
+        "mark", "mark", "POST /marks", further="+xadd",
+        one_call=OneCall(
+            "Mark this moment in the charts of the dashboard.",
+            Outcome.TEXT, "NAME", "id",
+            options="--by WHO  Who or what marks it; 1 to 128 characters.",
+            detail="Use it when you deploy, so that cause and effect are on one picture. NAME has "
+            "1 to 128 characters. It prints the id of the entry in the audit stream.",
+            examples=("rsmq mark v2.3", "rsmq mark 'v2.3 of the shop' --by ci"),
+        ),
+    ),
     MethodRow("task_figures", "tasks", "GET /tasks", further="+hgetall"),
     MethodRow(
         "set_dead_letter_policy", "dead-letter", "PUT /queues/{queue}/dead-letter-policy",

@@ -12,6 +12,7 @@ from redis import exceptions as redis_errors
 
 from rsmq.errors import RSMQError
 from rsmq.errors.guarded_log import get_logger
+from rsmq.operations.marks import MAX_AUDIT_ENTRIES
 from rsmq.operations.operation import Operation
 from rsmq.operations.plain import parse_fields, plain_command
 from rsmq.transport.retry import code_of
@@ -23,8 +24,6 @@ from rsmq.web.table import READING, ApiAnswer, Scope
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import decode_name
 
-#: Entries that are kept, at least; Redis removes older ones in blocks.
-MAX_ENTRIES = 10_000
 #: Entries that are read at once to find those that fit.
 _STEP = 1000
 #: The ids of messages that are recorded of a call.
@@ -197,7 +196,7 @@ def _add_entry(namespace: Namespace, facts: Mapping[str, str | bytes]) -> Operat
         for pair in facts.items()
         for each in pair
     ]
-    return plain_command("XADD", namespace.audit, "MAXLEN", "~", MAX_ENTRIES, "*", *words)
+    return plain_command("XADD", namespace.audit, "MAXLEN", "~", MAX_AUDIT_ENTRIES, "*", *words)
 
 
 async def read_entries(

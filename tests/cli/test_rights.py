@@ -43,6 +43,7 @@ LISTED = {
     "keys": ["keys"],
     "history": ["history", "history q"],
     "tasks": ["tasks", "tasks q"],
+    "mark": ["mark v2 --by ci"],
     "migrate --from list": [
         "migrate --from list:{ns}:work --to new --dry-run",
         "migrate --from list:{ns}:work --to new --copy",

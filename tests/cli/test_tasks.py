@@ -1,4 +1,4 @@
-"""``rsmq tasks``."""
+"""``rsmq tasks`` and ``rsmq mark``."""
 
 from __future__ import annotations
 
@@ -23,3 +23,13 @@ def test_the_tasks_of_queues_are_a_table_or_json(cli, rsmq):
     assert (found["task"], found["calls"], len(found["calls_by_step"])) == ("mail", 1, 28)
     assert found["duration"]["p50"] > 0
     assert cli("tasks", "--span", "2h").code != 0
+
+
+def test_a_moment_is_marked(cli, rsmq, raw, ns):
+    id = cli("mark", "v2.3", "--by", "ci").out.strip()
+    assert cli("mark", "v2.4", "--json").json["name"] == "v2.4"
+    [(first, mark), (_, other)] = raw.xrange(f"{ns}:x:audit")
+    assert first.decode() == id
+    assert (mark[b"target"], mark[b"user"], mark[b"call"]) == (b"v2.3", b"ci", b"POST /marks")
+    assert other[b"user"] == b""
+    assert cli("mark", "a" * 129).code != 0

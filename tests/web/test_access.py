@@ -59,7 +59,7 @@ _SCOPES = {
         "POST /queues/{queue}/messages:move",
     },
     "manage": {
-        "PUT /queues/{queue}", "PATCH /queues/{queue}", "POST /queues/{queue}:pause",
+        "PUT /queues/{queue}", "PATCH /queues/{queue}", "POST /queues/{queue}:pause", "POST /marks",
         "POST /queues/{queue}:resume", "POST /queues/{queue}:release-all",
         "POST /queues/{queue}/messages:recover", "PUT /queues/{queue}/dead-letter-policy",
         "DELETE /queues/{queue}/dead-letter-policy", "POST /queues/{queue}:sweep",

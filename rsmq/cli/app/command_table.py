@@ -86,6 +86,7 @@ Monitoring
     web-user  web_user:web_user  Make users and tokens for rsmq web.
     top  top:top  Watch queues: counts, rates and the oldest message.
     tasks  tasks:tasks  Show how the calls of each task went.
+    mark
     history  history:history  Show what was sent and received, and how many messages there were.
     exporter  exporter:exporter  Serve the state of queues to Prometheus.
     workers  worker:workers  Show the workers of the namespace.

@@ -7,8 +7,8 @@ A series is a list of values at equal steps of time; None is a gap, which is dra
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 #: The size of a chart, in units of its view box, which is stretched; the texts are beside it.
 WIDTH, HEIGHT = 720, 190
@@ -52,6 +52,22 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """
+    A moment that is marked.
+
+    Attributes:
+        at: its place in the view box; before a chart is made, its share of the time.
+        text: what happened, and when.
+        is_change: whether a user has changed the queue then; else it is a mark, as of a deploy.
+    """
+
+    at: float
+    text: str
+    is_change: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Chart:
     """
     A chart of lines over time.
@@ -62,6 +78,7 @@ class Chart:
         y_ticks: marks of the values at equal distances, the highest first.
         x_texts: times at equal distances, from the first step to the last.
         times: the text of each step, for the table.
+        marks: moments that are marked.
     """
 
     title: str
@@ -69,6 +86,7 @@ class Chart:
     y_ticks: tuple[Tick, ...]
     x_texts: tuple[str, ...]
     times: Sequence[str]
+    marks: tuple[Mark, ...] = ()
     width: int = WIDTH
     height: int = HEIGHT
 
@@ -80,6 +98,7 @@ def make_chart(
     *,
     is_stacked: bool = False,
     has_open_end: bool = False,
+    marks: Iterable[Mark] = (),
 ) -> Chart:
     """
     Return a chart.
@@ -91,9 +110,10 @@ def make_chart(
         is_stacked: whether each line is drawn on top of the one before.
         has_open_end: whether the last step is not over, and its value is a sum: the line ends
             before it, and the table says that it is not over.
+        marks: moments, whose places are shares of the time.
     """
     count = max(len(times) - 1, 1)
-    marks = [times[round(at * count / (_X_TEXTS - 1))] for at in range(_X_TEXTS)] if times else []
+    texts = [times[round(at * count / (_X_TEXTS - 1))] for at in range(_X_TEXTS)] if times else []
     tops = _add_up(series) if is_stacked else [values for _, values in series]
     if has_open_end:
         tops = [without_end(values) for values in tops]
@@ -133,8 +153,9 @@ def make_chart(
             )
             for value in reversed(ticks)
         ),
-        tuple(marks),
+        tuple(texts),
         times,
+        tuple(replace(each, at=round(each.at * WIDTH, 1)) for each in marks),
     )
 
 

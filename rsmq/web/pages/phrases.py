@@ -55,6 +55,7 @@ PHRASES = {
     "DELETE /queues/{queue}/subscribers/{subscriber}": "removed the subscriber {target} of {queue}",
     "POST /webhooks:resume": "resumed pushes of {queue}",
     "POST /webhooks:forget": "forgot push targets of {queue}",
+    "POST /marks": "marked {target}",
     "POST /doctor:repair": "repaired {queue}",
     "POST /undo/{id}": "undid the deletion {target} of {queue}",
     "POST /operations/{operation}:cancel": "cancelled operation {target}",

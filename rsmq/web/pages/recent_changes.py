@@ -5,11 +5,14 @@ Recent changes and their callers: the last calls of the audit stream, for what i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from rsmq.operations.marks import MARK_CALL
 from rsmq.web.access.principals import ALL_QUEUES, EVERYONE
+from rsmq.web.pages.charts import Mark
 from rsmq.web.pages.formats import show_name, show_time
-from rsmq.web.pages.phrases import changes_of
+from rsmq.web.pages.phrases import changes_of, words_of
 from rsmq.web.pages.table import PageCall
 from rsmq.web.table import Scope
 
@@ -24,6 +27,13 @@ _ACTS = {
     "purged": ("POST /queues/{queue}:purge", "purged it"),
 }
 _ATTRIBUTES, _MOVE = "PATCH /queues/{queue}", "POST /queues/{queue}/messages:move"
+
+#: Changes of a queue that charts mark, and how many moments they mark at most.
+_CHANGES = (
+    *(path for path, _ in _ACTS.values()), _ATTRIBUTES, "POST /queues/{queue}:resume",
+    "PUT /queues/{queue}/limits", "DELETE /queues/{queue}/limits",
+)  # fmt: skip
+_MARKS = 30
 
 Entries = Sequence[Mapping[str, Any]]
 
@@ -40,6 +50,42 @@ async def read_changes(call: PageCall, *, lasting: bool = False) -> Entries:
     read = call.read_lasting if lasting else call.read
     entries: Entries = (await read("/audit", limit=_ENTRIES))["entries"]
     return entries
+
+
+async def read_marks(
+    call: PageCall, queue: str | None, start_ms: float, end_ms: float
+) -> list[Mark]:
+    """
+    Return the moments of a time, the first one first: marks, and changes of a queue.
+
+    Two commands, and more if there are many calls; none if the caller may not read them. They may
+    be a minute old, unless an action was run since.
+    """
+    entries: list[Mapping[str, Any]] = []
+    if call.may(Scope.AUDIT, ALL_QUEUES):
+        found = await call.read_lasting("/audit", call=MARK_CALL, limit=_MARKS)
+        entries += found["entries"]
+    if queue is not None and call.may(Scope.AUDIT, queue):
+        found = await call.read_lasting("/audit", queue=queue, limit=_ENTRIES)
+        entries += found["entries"]
+    done = {each["id"]: each for path in (MARK_CALL, *_CHANGES) for each in _done(entries, path)}
+    moments = sorted(map(_moment_of, done.values()), key=lambda each: each.at)
+    shares = (
+        replace(each, at=(each.at - start_ms) / max(end_ms - start_ms, 1)) for each in moments
+    )
+    return [each for each in shares if 0 <= each.at <= 1][-_MARKS:]
+
+
+def _moment_of(entry: Mapping[str, Any]) -> Mark:
+    at_ms, is_change = _at_ms(entry), entry["call"] != MARK_CALL
+    who = show_name(entry["user"])
+    if not is_change:
+        text = f"{show_name(entry['target'])} (marked by {who})" if who else entry["target"]
+    else:
+        deed = "".join(words for _, words in words_of(entry))
+        text = f"{'a caller' if entry['user'] == EVERYONE.name else who} {show_name(deed)}"
+        text = ": ".join([text, *filter(None, [", ".join(changes_of(entry))])])
+    return Mark(at_ms, f"{show_time(at_ms)}: {text}", is_change)
 
 
 def say_who(entries: Entries, kind: str, queue: str, since_ms: float) -> str:

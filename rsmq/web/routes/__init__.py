@@ -17,6 +17,7 @@ from rsmq.web.routes import (
     flows,
     history,
     jobs,
+    marks,
     message_list,
     messages,
     namespaces,
@@ -41,7 +42,7 @@ TABLE: tuple[Route, ...] = tuple(
     for module in (
         queue_list, queues, messages, message_list, exports, selections, receives, raw, tail, undo,
         jobs, outcomes, dead_letters, bulk, explanations, delayed, history, task_figures, schedules,
-        subscribers, flows, doctor, workers, audit, alerts, find,
+        subscribers, flows, doctor, workers, audit, marks, alerts, find,
         namespaces,
     )
     for each in module.ROUTES

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rsmq.web.pages.charts import Chart, make_chart, make_spark, without_end
+from rsmq.web.pages.charts import Chart, Mark, make_chart, make_spark, without_end
 from rsmq.web.pages.formats import show_number
 from rsmq.web.pages.links import with_query
 
@@ -113,7 +113,7 @@ def spark_of_sums(values: Sequence[float | None], span: Span) -> tuple[str, ...]
     return spark_of(values if span.step == MINUTE else without_end(values))
 
 
-def make_charts(history: Mapping[str, Any], span: Span) -> list[Chart]:
+def make_charts(history: Mapping[str, Any], span: Span, marks: Sequence[Mark] = ()) -> list[Chart]:
     """Return the charts of a history: sent and received, messages, the longest wait."""
     times = _times_of(history, span)
     unit = {MINUTE: "minute", HOUR: "hour", 24 * HOUR: "day"}.get(span.step)
@@ -124,14 +124,18 @@ def make_charts(history: Mapping[str, Any], span: Span) -> list[Chart]:
             [("sent", history["sent"]), ("received", history["received"])],
             times,
             has_open_end=span.step > MINUTE,
+            marks=marks,
         ),
         make_chart(
             "Messages in the queue (stacked)",
             [(name, history[key]) for name, key in _GAUGES],
             times,
             is_stacked=True,
+            marks=marks,
         ),
-        make_chart("Longest wait, in seconds", [("wait", history["oldest_seconds"])], times),
+        make_chart(
+            "Longest wait, in seconds", [("wait", history["oldest_seconds"])], times, marks=marks
+        ),
     ]
 
 

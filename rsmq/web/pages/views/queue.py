@@ -12,7 +12,7 @@ from rsmq.vocabulary.queues import QUEUE_ATTRIBUTES, SET, QueueAttribute
 from rsmq.vocabulary.sends import ValueKind
 from rsmq.web.pages.charts import short_number
 from rsmq.web.pages.formats import show_duration, show_number
-from rsmq.web.pages.recent_changes import read_changes, say_changes, say_who
+from rsmq.web.pages.recent_changes import read_changes, read_marks, say_changes, say_who
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.dead_letter_queues import read_newest, sources_of
 from rsmq.web.pages.views.figures import (
@@ -35,7 +35,7 @@ _LONG = 1_000_000
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
     """
-    Return the values: eleven commands, and one for each further queue of the chain.
+    Return the values: thirteen commands, and one for each further queue of the chain.
 
     The policies of all queues are read too: at most once a minute, and after each action.
     """
@@ -53,6 +53,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     listeners = [each for each in workers["workers"] if queue["name"] in each["in_flight"]]
     if sources == []:
         sources = await _sources_of_reasons(call, queue["name"])
+    marks = await read_marks(call, queue["name"], history["start_ms"], history["end_ms"])
     is_recorded = any(each is not None for each in history["visible"])
     return {
         "queue": queue,
@@ -70,7 +71,8 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "spans": SPANS,
         "span": span,
         "figures": _figures(queue, hidden, history, span),
-        "charts": make_charts(history, span) if is_recorded else [],
+        "charts": make_charts(history, span, marks) if is_recorded else [],
+        "marks": marks,
         "facts": _facts(queue),
         "chain": await _chain(call, queue),
         "workers": listeners,

@@ -1,0 +1,33 @@
+"""
+Marks of moments, which charts show.
+"""
+
+from __future__ import annotations
+
+from rsmq.operations.marks import MARK_CALL, add_mark
+from rsmq.web.fields import Field, Shape
+from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+
+
+async def _mark(call: ApiCall) -> ApiAnswer:
+    mark = add_mark(call.queues.namespace, call.values["text"], call.caller, call.address)
+    return ApiAnswer({"id": await call.queues.run(mark)}, status=201)
+
+
+_METHOD, _, _PATH = MARK_CALL.partition(" ")
+
+ROUTES = (
+    Route(
+        _METHOD, _PATH, Scope.MANAGE, "Mark this moment in charts, as of a deploy.", _mark,
+        ("mark",),
+        body=(
+            Field(
+                "text", Shape.TEXT, "What happens, such as a version; 1 to 128 characters.",
+                required=True,
+            ),
+        ),
+        answers={201: "marked"},
+        result=(Field("id", Shape.TEXT, "The id of its entry in the audit stream."),),
+        is_preview=True,  # it is a record itself
+    ),
+)  # fmt: skip
