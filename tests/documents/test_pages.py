@@ -116,6 +116,14 @@ NOT_RUN = {
         "def store_in_delta(frame, batch):",
     ): "needs the jars of Delta, which are on Maven Central only",
     ("spark-recipes.md", "from rsmq.spark import pipelines, register"): "is for Databricks",
+    **{
+        ("spark-declarative.md", line): "tests/spark/session/test_declarative.py runs a pipeline"
+        for line in (
+            "# spark-pipeline.yml",
+            "# transformations/orders.py",
+            "spark-pipelines run --conf spark.sql.warehouse.dir=/data/warehouse",
+        )
+    },
     ("spark.md", SEVERAL): "tests/spark/session/test_frames.py reads several namespaces",
 }
 
