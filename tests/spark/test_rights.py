@@ -39,4 +39,13 @@ def test_documented_rights_are_sufficient(env, tmp_path, missing):
     query = env.query(queue="q", consumerGroup="group", **user)
     assert [len(rows) for rows in query.run_until_empty()] == [3]
     assert env.scores() == {}
+
+    kinds = {"group": "string", "dedup_id": "string", "expires": "double", "track": "boolean"}
+    row = {"message": "e", "group": "g", "dedup_id": "e", "expires": 900.0, "track": True}
+    env.write(columns(message="string", **kinds), delivery="exactly-once", **user).run([row])
+    (read,) = env.read(queue="q", columns="state,track,group,expires_at", **user)
+    assert (read["state"], read["track"], read["group"]) == ("visible", True, "g")
+    rows = env.query(queue="q", groups="together", **user).run_until_empty()
+    assert [len(each) for each in rows] == [1]
+    assert env.scores() == {}
     env.raw.execute_command("ACL", "DELUSER", "spark")
