@@ -53,7 +53,7 @@ class System:
     package: str = ""
     has_queues: bool = True
     most_jobs: int = 100_000
-    most_workers: int = 100
+    most_workers: int = 10
 
 
 def _other(name: str, environment: str = ".venv-workers") -> tuple[str, ...]:
@@ -62,17 +62,19 @@ def _other(name: str, environment: str = ".venv-workers") -> tuple[str, ...]:
     return (str(python), "-E", str(HOME / f"{name}_.py"))
 
 
-OURS = System("rsmq", (sys.executable, str(HOME / "ours.py")), [("ZCARD", "rsmq:{}")], "rsmq.tasks")
+OURS = System(
+    "rsmq", (sys.executable, str(HOME / "ours.py")), [("ZCARD", "rsmq:{}")], "rsmq.tasks",
+    most_workers=100,
+)  # fmt: skip
 SYSTEMS = (
     OURS,
-    # Each of its workers has three processes here.
     System(
         "Celery", _other("celery", ".venv-celery"), [("LLEN", "{}"), ("HLEN", "unacked")], "celery",
-        most_jobs=20_000, most_workers=10,
+        most_jobs=20_000,
     ),
     System(
         "RQ", _other("rq"), [("LLEN", "rq:queue:{}"), ("ZCARD", "rq:wip:{}")], "rq",
-        most_jobs=5_000,
+        most_jobs=1_000,
     ),
     System("dramatiq", _other("dramatiq"), [("HLEN", "dramatiq:{}.msgs")], "dramatiq"),
     System("arq", _other("arq"), [("ZCARD", "{}")], "arq", has_queues=False, most_jobs=20_000),
@@ -98,8 +100,8 @@ class Extent:
     queues: Sequence[int] = (1, 10, 100)
     workers: Sequence[int] = (1, 10, 100)
     waits: int = 1_000
-    idle_seconds: float = 30.0
-    settle_seconds: float = 10.0
+    idle_seconds: float = 20.0
+    settle_seconds: float = 5.0
     starts: int = 5
 
 
@@ -212,12 +214,13 @@ def _finished(system: System, extent: Extent, found: dict[str, Any]) -> None:
         with Server() as server:
             bench = Bench(system, server)
             memory = []
-            for count in (100, extent.finished):
+            number = min(extent.finished, system.most_jobs)
+            for count in (100, number):
                 bench.send(count, 100, tracked)
                 with bench.work():
                     bench.finish()
                 memory.append(bench.memory())
-            found[f"bytes finished, {kind}"] = (memory[1] - memory[0]) / extent.finished
+            found[f"bytes finished, {kind}"] = (memory[1] - memory[0]) / number
 
 
 def _per_job(system: System, extent: Extent, found: dict[str, Any]) -> None:
@@ -227,14 +230,15 @@ def _per_job(system: System, extent: Extent, found: dict[str, Any]) -> None:
             bench = Bench(system, server)
             bench.send(10, 100, tracked)
             marks = [bench.counts()]
-            bench.send(extent.finished, 100, tracked)
+            number = min(extent.finished, system.most_jobs)
+            bench.send(number, 100, tracked)
             marks.append(bench.counts())
             with bench.work():
                 bench.finish()
                 marks.append(bench.counts())
             for place, name in ((0, "send"), (1, "work")):
                 found[f"{name}, {kind}"] = [
-                    (after - before) / extent.finished
+                    (after - before) / number
                     for before, after in zip(marks[place], marks[place + 1], strict=True)
                 ]
 
@@ -296,11 +300,12 @@ def _queues(system: System, extent: Extent, found: dict[str, Any]) -> None:
                 bench.finish(queues)
                 time.sleep(extent.settle_seconds)
                 marks = [(cpu_seconds(pid), server.cpu_seconds())]
-                bench.send(extent.jobs_of_queues, 100, queues=queues)
+                number = min(extent.jobs_of_queues, system.most_jobs)
+                bench.send(number, 100, queues=queues)
                 bench.finish(queues)
                 marks.append((cpu_seconds(pid), server.cpu_seconds()))
         worker, redis = (after - before for before, after in zip(*marks, strict=True))
-        found[f"queues {queues}"] = [each / extent.jobs_of_queues * 1e6 for each in (worker, redis)]
+        found[f"queues {queues}"] = [each / number * 1e6 for each in (worker, redis)]
 
 
 def _import(system: System, extent: Extent, found: dict[str, Any]) -> None:
