@@ -96,6 +96,10 @@ class RedisStore:
             place, name = parse_body_key(key)
             yield place, name
 
+    def close(self) -> None:
+        """Close the connections; the next call opens one."""
+        self._redis.close()
+
     def __repr__(self) -> str:
         return "RedisStore(...)"  # the URL may contain a password
 

@@ -14,7 +14,7 @@ from tests.s3 import s3_server
 from tests.scale import scaled
 
 PROGRAMS = 3
-KILLS = scaled(6, 400)
+KILLS = scaled(6, 100)
 #: By now a program may be in any step; the time needs not be exact.
 MAX_LIFE_SECONDS = 3.0
 LONG_AGO = 1_000_000

@@ -24,7 +24,12 @@ LONG_AGO = 1_000_000
 
 @pytest.fixture(params=["objects", "redis"])
 def store(request, server):
-    return RedisStore(server.url) if request.param == "redis" else ObjectStore(MemoryStore())
+    if request.param == "objects":
+        yield ObjectStore(MemoryStore())
+    else:
+        store = RedisStore(server.url)
+        yield store
+        store.close()
 
 
 @pytest.fixture
@@ -353,3 +358,4 @@ def test_two_stores_of_a_namespace_are_swept_each_for_itself(rsmq, raw, ns, serv
     for name in raw.hkeys(f"{ns}:x:unused_bodies"):
         raw.hset(f"{ns}:x:unused_bodies", name, int(time.time() - 2 * 86_400) * 1000)
     assert [sweep_bodies(rsmq, store).deleted for store in stores] == [1, 1]
+    stores[1].close()

@@ -202,10 +202,11 @@ def test_arguments_are_checked(store):
         ObjectStore({})
 
 
-def test_a_store_in_the_redis_of_the_queues(env, queue):
+def test_a_store_in_the_redis_of_the_queues(env, queue, request):
     if env.backend == "memory":
         pytest.skip("it has no server")
     store = RedisStore(env.url)
+    request.addfinalizer(store.close)
     codec = Stored(JSON, store=store, above=1000)
     large = ["x" * 1000] * 2500  # three parts
     env.rsmq.send_messages(queue, [ROWS, large, ROWS], codec=codec)

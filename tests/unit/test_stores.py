@@ -22,8 +22,11 @@ ROWS = ["x" * 100] * 10
 @pytest.fixture(params=["memory", "folder", "redis"])
 def store(request, tmp_path):
     if request.param == "redis":
-        return RedisStore(request.getfixturevalue("server").url)
-    return ObjectStore(MemoryStore() if request.param == "memory" else LocalStore(tmp_path))
+        store = RedisStore(request.getfixturevalue("server").url)
+        yield store
+        store.close()
+    else:
+        yield ObjectStore(MemoryStore() if request.param == "memory" else LocalStore(tmp_path))
 
 
 def test_a_store_writes_reads_lists_and_deletes(store):
@@ -52,6 +55,8 @@ def test_redis_has_one_key_of_each_body(server, raw):
     assert copy.read(b"{a}:orders", NAME, 4) == b"text"
     assert "redis://" not in repr(store)
     store.delete(b"{a}:orders", NAME)
+    for each in (store, copy):
+        each.close()
 
 
 def test_a_store_of_objects_needs_its_extra(monkeypatch):
