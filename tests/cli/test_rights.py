@@ -10,8 +10,13 @@ import re
 from pathlib import Path
 
 import pytest
+from obstore.store import MemoryStore
 
+from rsmq import JSON, RSMQ
+from rsmq.body_stores import ObjectStore, sweep_bodies
+from rsmq.body_stores.sweep import claim_sweep
 from rsmq.cli.app import command_table
+from rsmq.codecs import Stored
 from rsmq.jobs.flows.operations import FlowNode, FlowPlan, send_flow
 from rsmq.webhooks.breaker import Breaker, TargetState
 from rsmq.webhooks.shared_breaker import encode
@@ -313,3 +318,21 @@ def test_every_command_is_tested_and_every_row_has_a_test():
     assert tested | LASTING | OTHERS == command_table.COMMANDS.keys()
     of_parts = {name for name in _rows() if "rsmq:" in name or name in {"producer", "consumer"}}
     assert _rows().keys() - of_parts == LISTED.keys() | {"exporter"}
+
+
+def test_the_rights_of_sweep_bodies_are_enough_for_a_worker_that_deletes(server, raw, ns, rsmq):
+    raw.flushall()
+    store = ObjectStore(MemoryStore())
+    rsmq.create_queue("q")
+    id = rsmq.send_message("q", ["x" * 50], codec=Stored(JSON, store=store, above=20))
+    rsmq.delete_message("q", id)
+    rights = _administrator() | _rules(_rows()["sweep-bodies"]) | {"set"}
+    notes = f"{ns}:x:unused_bodies"
+    with RSMQ.from_url(_log_in(server, raw, ns, rights), ns=ns) as queues:
+        assert claim_sweep(queues)
+        assert sweep_bodies(queues, store).unused == 1
+        for name in raw.hkeys(notes):
+            raw.hset(notes, name, 5)
+        assert sweep_bodies(queues, store).deleted == 1
+    raw.acl_deluser("operator")
+    raw.flushall()
