@@ -1911,8 +1911,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
         Workers of this library count their calls, and write the counts once a minute and when they
         end. A listener without tasks has one entry with an empty name, and one with a router has
         one for each type. Percentiles are at most 2 % wrong. The figures of a queue are deleted
-        with it, and those of a task 90 days after its last call. Reads 25 queues at a time, each
-        step atomic; the result is not a snapshot of one moment.
+        with it, and those of a task 90 days after its last call. It reads in steps of many queues,
+        each atomic; the result is not a snapshot of one moment.
 
         Args:
             qnames: the names of queues; None reads all listed ones.

@@ -4,7 +4,8 @@ Operations on the figures of handler calls: record what a worker has counted, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -26,8 +27,10 @@ from rsmq.wire.names import decode_name, encode_name
 
 #: Bytes of the records of a queue, beyond which further ones have no distributions.
 MAX_CALL_BYTES = 4 * 1024 * 1024
-#: Tasks that one script records, and queues that one script reads.
-TASKS_PER_STEP, QUEUES_PER_STEP = 10, 25
+#: Tasks that one script records.
+TASKS_PER_STEP = 10
+#: Queues that one script reads without steps of time, and tasks with them.
+QUEUES_PER_STEP, _TASKS_READ_PER_STEP = 150, 50
 
 
 def record_calls(
@@ -94,7 +97,11 @@ def _read_calls(
 
     return Operation(
         load("read_calls"),
-        tuple(key for keys in queues for key in (keys.hash, keys.calls, keys.call_times)),
+        tuple(
+            key
+            for keys in queues
+            for key in (keys.hash, keys.calls, *([keys.call_times] if chosen else []))
+        ),
         (chosen.prefix.encode(), digits(chosen.steps)) if chosen else (b"", b"0"),
         parse,
         RetryClass.ALWAYS,
@@ -105,7 +112,7 @@ def read_calls_in_steps(
     namespace: Namespace, qnames: Iterable[str], span: str = ""
 ) -> Steps[tuple[int, dict[tuple[str, str], StoredCalls]]]:
     """
-    Read the figures of the tasks of queues, 25 queues at a time; each step is atomic.
+    Read the figures of the tasks of queues, in steps that are atomic and take Redis about a ms.
 
     Args:
         qnames: the names of the queues; those that this namespace does not allow are left out.
@@ -121,9 +128,30 @@ def read_calls_in_steps(
     minute = 0
     found: dict[tuple[str, str], StoredCalls] = {}
     for at in range(0, len(queues), QUEUES_PER_STEP):
-        minute, step = yield _read_calls(queues[at : at + QUEUES_PER_STEP], span)
+        minute, step = yield _read_calls(queues[at : at + QUEUES_PER_STEP], "")
         found |= step
+    if span:
+        tasks = Counter(queue for queue, _ in found)
+        found = {}
+        for chosen in _split(queues, tasks):
+            minute, step = yield _read_calls(chosen, span)
+            found |= step
     return minute, found
+
+
+def _split(queues: Iterable[QueueKeys], tasks: Mapping[str, int]) -> Iterator[list[QueueKeys]]:
+    """Yield queues that have tasks in parts of about 50 tasks."""
+    part: list[QueueKeys] = []
+    number = 0
+    for each in queues:
+        if tasks[each.name]:
+            part.append(each)
+            number += tasks[each.name]
+        if number >= _TASKS_READ_PER_STEP:
+            yield part
+            part, number = [], 0
+    if part:
+        yield part
 
 
 def read_task_figures(

@@ -7,6 +7,7 @@ import math
 import random
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from rsmq import RSMQ
 from rsmq.errors import InvalidFormat
@@ -21,10 +22,12 @@ from rsmq.history.call_records import (
     parse_counts,
     seconds_of,
 )
+from rsmq.metrics import QueueMetrics
 from rsmq.operations.plain import plain_command
 from rsmq.tasks import Tasks
 from rsmq.worker import Discard, Retry, Worker
 from rsmq.worker.state.call_tally import CALLS_PER_SAMPLE, MEASURED_CALLS
+from tests.workers.polling import wait_until
 
 _numbers = itertools.count()
 
@@ -305,3 +308,23 @@ def test_of_many_calls_of_a_task_some_are_measured_for_all_of_them(queues):
     # The first calls, and each 64th; the run may have crossed a minute.
     for buckets in (counts.durations, counts.waits):
         assert total - 2 * CALLS_PER_SAMPLE <= sum(buckets.values()) <= total + 2 * CALLS_PER_SAMPLE
+
+
+def test_the_exporter_has_the_figures_as_counters_and_histograms(queues):
+    _record(queues, ("mail", _counts(3, (0.3, 0.3, 7), (2,), failed=2)))
+    registry = CollectorRegistry()
+    metrics = QueueMetrics(queues, registry=registry)
+    labels = {"ns": "rsmq", "queue": "q", "task": "mail"}
+
+    def read(name, **more):
+        return registry.get_sample_value(f"rsmq_task_{name}", {**labels, **more})
+
+    try:
+        wait_until(lambda: read("calls_total") == 3)
+        assert (read("failed_total"), read("retried_total")) == (2, 0)
+        assert read("duration_seconds_bucket", le="0.25") == 0
+        assert read("duration_seconds_bucket", le="0.5") == 2
+        assert read("duration_seconds_bucket", le="+Inf") == 3
+        assert read("wait_seconds_count") == 1
+    finally:
+        metrics.close()

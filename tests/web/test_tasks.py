@@ -76,3 +76,25 @@ async def test_metrics_have_the_tasks_as_counters_and_histograms(http, queues):
     assert f'rsmq_task_duration_seconds_bucket{{{labels},le="+Inf"}} 3' in lines
     assert f"rsmq_task_duration_seconds_count{{{labels}}} 3" in lines
     assert f"rsmq_task_wait_seconds_count{{{labels}}} 0" in lines
+
+
+async def test_the_overview_has_a_chart_of_the_calls_by_the_busiest_queues(http, queues):
+    for number in range(7):
+        await queues.create_queue(f"q{number}")
+        keys = queues.namespace.queue(f"q{number}")
+        packed = [("", CallCounts(number + 1, failed=1).pack())]
+        await queues.run(record_calls(keys, 0, packed))  # the minute before
+    pages = Http(http.app, prefix="", headers={"accept": "text/html"})
+    page = await read_page(pages, "/")
+    chart = page[page.index('id="calls"') :].partition("</figure>")[0]
+    names = re.findall(r'<th scope="col" class="number">([^<]*)</th>', chart)
+    assert names == ["q6", "q5", "q4", "q3", "q2", "other queues", "failed, of all"]
+    rows = re.findall(r'<td class="number">([0-9,]*)</td>', chart)
+    by_column = [sum(int(each) for each in rows[at::7]) for at in range(7)]
+    assert by_column == [6, 5, 4, 3, 2, 1, 7]
+
+
+async def test_the_overview_without_calls_has_no_chart_of_them(http, queues):
+    await queues.create_queue("q")
+    pages = Http(http.app, prefix="", headers={"accept": "text/html"})
+    assert 'id="calls"' not in await read_page(pages, "/")

@@ -1,6 +1,6 @@
 -- Reads the figures of the tasks of queues.
 --
--- KEYS[1...] queues   keys     of each queue: its hash, its figures since the first call, and those of times
+-- KEYS[1...] queues   keys     of each queue: its hash, its figures since the first call; with steps those of times
 -- ARGV[1] prefix      string   of the fields of the steps that are read
 -- ARGV[2] steps       integer  their number; 0 reads the figures since the first call only
 --
@@ -15,7 +15,7 @@ local queues = KEYS
 local prefix, steps = ARGV[1], ARGV[2]
 
 local reply = {digits(math.floor(server_time_ms() / 60000))}
-for at = 1, #queues, 3 do
+for at = 1, #queues, steps == '0' and 2 or 3 do
   local found = queue(queues[at], 'created')
   local tasks = {found and found[4] or false}
   local totals = found and redis.call('HGETALL', queues[at + 1]) or {}

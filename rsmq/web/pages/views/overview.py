@@ -7,12 +7,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
+from operator import add
 from typing import Any
 
 from rsmq.web.access.principals import ALL_QUEUES
-from rsmq.web.pages.formats import plural, show_number
-from rsmq.web.pages.recent_changes import Entries, read_changes, say_changes, say_who
+from rsmq.web.pages.charts import Chart, make_chart
+from rsmq.web.pages.formats import plural, show_name, show_number
+from rsmq.web.pages.recent_changes import Entries, read_changes, read_marks, say_changes, say_who
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import SPANS, Figure, counted, history_query, spark_of
 from rsmq.web.pages.views.queues import make_rows, queue_columns
@@ -26,7 +29,10 @@ _PAGES = {"webhook-stopped": "webhooks"}
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
-    """Return the values: ten commands, and two for each 150 queues of the namespace."""
+    """
+    Return the values: twelve commands, and two for each 150 queues of the namespace. The calls of
+    tasks are read once a minute: a command for each 150 queues, and for each 50 tasks.
+    """
     found, longest, workers = await asyncio.gather(
         call.read("/alerts"),
         call.read(
@@ -36,7 +42,10 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     )
     sees_all = call.may(Scope.STATS, ALL_QUEUES)
     history = await call.read("/history", **history_query(SPANS[0])) if sees_all else None
+    # Workers write once a minute.
+    tasks = (await call.read_lasting("/tasks", span=SPANS[0].name))["tasks"]
     return {
+        "chart": await _draw_calls(call, tasks),
         "alerts": await _with_changes(call, found["alerts"]),
         "number": found["queues"],
         "calm": _calm(workers["workers"]),
@@ -52,6 +61,40 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     }
 
 
+async def _draw_calls(call: PageCall, tasks: list[Any]) -> Chart | None:
+    """Return the chart of the calls of workers, by the busiest queues; None without calls."""
+    finished: dict[str, list[int]] = {}
+    failed: list[int] = []
+    for each in tasks:
+        ended, wrong = each["calls_by_step"][:-1], each["failed_by_step"][:-1]  # the last is open
+        failed = list(map(add, failed, wrong)) if failed else wrong
+        well = [max(number - bad, 0) for number, bad in zip(ended, wrong, strict=True)]
+        of_queue = finished.get(each["queue"])
+        finished[each["queue"]] = list(map(add, of_queue, well)) if of_queue else well
+    if not any(failed) and not any(map(any, finished.values())):
+        return None
+    names = sorted(finished, key=lambda name: -sum(finished[name]))
+    others = [finished[name] for name in names[_BUSIEST:]]
+    rest = [sum(values) for values in zip(*others, strict=True)]
+    start_ms, step_ms = tasks[0]["start_ms"], tasks[0]["step"] * 1000
+    begins = [start_ms + at * step_ms for at in range(len(failed))]
+    chart = make_chart(
+        "Calls of workers per minute, by queue (stacked)",
+        [
+            *((show_name(name), finished[name]) for name in names[:_BUSIEST]),
+            *([("other queues", rest)] if rest else []),
+            ("failed, of all", failed),
+        ],
+        [f"{datetime.fromtimestamp(each / 1000, UTC):%H:%M}" for each in begins],
+        is_stacked=True,
+        marks=await read_marks(call, None, begins[0], begins[-1]),
+    )
+    *before, last = chart.lines
+    return replace(chart, lines=(*before, replace(last, number=_FAILED)))
+
+
+#: The queues that have an area of their own, and the number of the colour of failures.
+_BUSIEST, _FAILED = 5, 7
 #: Alerts of acts of users, or caused by another visibility timeout.
 _BY_PEOPLE = {"paused", "purged", "received-again", "new-dead-letters"}
 

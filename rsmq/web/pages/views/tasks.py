@@ -31,10 +31,10 @@ def _of(percentiles: Mapping[str, float] | None) -> float:
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
-    """Return the values: a command, and three for each 25 queues."""
+    """Return the values: a command for each 150 queues and 50 tasks, at most once a minute."""
     query, span = call.query, find_span(call.query)
     queue, part = query.get("queue") or None, query.get("q", "").lower()
-    tasks = (await call.read("/tasks", queue=queue, span=span.name))["tasks"]
+    tasks = (await call.read_lasting("/tasks", queue=queue, span=span.name))["tasks"]
     rows = [each for each in tasks if part in each["task"].lower()]
     sort = query.get("sort", _DEFAULT)
     key = _KEYS.get(sort.removeprefix("-"), _KEYS["calls"])
