@@ -318,5 +318,6 @@ def test_a_script_with_undeclared_keys_can_refuse_those_on_another_node(name):
             ":x:admitted",
             ":x:held_back",
             ":x:running",
+            ":x:leases",
             *(f":x:{each.key}" for each in MESSAGE_RECORDS),
         }  # tests/faults/worker_steps.py

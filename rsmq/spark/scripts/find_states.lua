@@ -16,7 +16,8 @@
 -- @include expired.lua
 
 local hash, zset = KEYS[1], KEYS[2]
-local namespace, ids = ARGV[1], ARGV
+local namespace = ARGV[1]
+local ids = ARGV
 
 local stored = queue(hash, 'x:keep', 'x:limited')
 if not stored then

@@ -35,6 +35,7 @@
 -- @include full.lua
 -- @include dead_letters.lua
 -- @include lifetime.lua
+-- @include storing_part.lua
 -- @include highest.lua
 -- @include acknowledged.lua
 -- @include due_many.lua
@@ -64,49 +65,35 @@ if last and last >= tonumber(number) then
   return redis.error_reply('BATCHACKNOWLEDGED ' .. lease .. ' ' .. number .. ' ' .. digits(last))
 end
 allow_removal(zset, hash)
-local dead
-if target == '' then
-  dead = policy(namespace, zset, stored[4], stored[5], stored[7])
-else
-  dead = policy(namespace, zset, target, limit, stored[7])
-end
+local has_own = target ~= ''
+local dead = policy(namespace, zset, has_own and target or stored[4], has_own and limit or stored[5], stored[7])
 
 local now = server_time_ms()
 local to = latest == '' and now or math.min(now, latest)
-local expires, in_order = expiry(namespace, zset, hash, stored[6], stored[7]), stored[7] and stored[7] ~= '1'
-local due = due_messages(zset, hash, to, tonumber(most), tonumber(room), first == '1', dead, expires, stored[8], false,
-  in_order or extends == '1')
-local size = due.size -- also `room`, if the next body does not fit
-local full = due.number == tonumber(most) or size >= tonumber(room) or due.cleared >= 1000
-local rows
-if extends == '1' and due.number > 0 then
-  -- @include rows.lua
-  rows = receive_rows(hash, zset, due, tonumber(most), tonumber(room), to, dead, expires, stored[7])
-  due, full = rows.due, full or rows.is_full
-end
-if due.number > 0 then
+local in_order, follows = extends == '1' or stored[7] and stored[7] ~= '1', nil
+local of = {hash = hash, zset = zset, dead = dead, limited = stored[7],
+  expires = expiry(namespace, zset, hash, stored[6], stored[7])}
+most, room = tonumber(most), tonumber(room)
+of.due = due_messages(zset, hash, to, most, room, first == '1', dead, of.expires, stored[8], false, in_order)
+local size = of.due.size -- also `room`, if the next body does not fit
+local full = of.due.number == most or size >= room or of.due.cleared >= 1000
+if of.due.number > 0 then
   keep_for(leases, lifetime) -- fails for a user without the right, before anything is changed
   if not stored_holder then
     note_acknowledged(acked, query, last or 0, lifetime, holder)
   end
-  if rows then
-    rows.begin()
+  if extends == '1' then
+    -- @include rows.lua
+    local is_cut
+    is_cut, follows = receive_rows(of, most, room, to)
+    full = full or is_cut
+    deliver_rows(of, now, digits(now + vt))
+  else
+    deliver(hash, zset, of.due, digits(now), digits(now + vt))
   end
-  deliver(hash, zset, due, digits(now), digits(now + vt))
-  if rows then
-    rows.finish(now)
-  end
-  local ids = {}
-  size = 0
-  for each = 1, due.number do
-    ids[each], size = due.told[2 * each - 1], size + #due.told[2 * each]
-  end
-  sizes[1], sizes[#sizes + 1] = now + lifetime, due.number
-  redis.call('HSET', leases, batch .. ':' .. part, cmsgpack.pack({now, ids, due.again, rows and rows.follows}),
-    batch, cmsgpack.pack(sizes))
-  keep_for(leases, lifetime)
+  size = store_part(leases, batch, part, sizes, of.due, now, lifetime, follows)
 end
-if due.cleared > 0 and not full then -- the next ones of their groups
+if of.due.cleared > 0 and not full then -- the next ones of their groups
   full = redis.call('ZRANGEBYSCORE', zset, '-inf', digits(to), 'LIMIT', '0', '1')[1]
 end
-return {due.number, size, full and 1 or 0, now + vt}
+return {of.due.number, size, full and 1 or 0, now + vt}

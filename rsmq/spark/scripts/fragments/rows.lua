@@ -1,12 +1,12 @@
 -- Rows of messages of one group, each behind the one before it, which a part of a batch has together.
+-- @include due_many.lua
 -- @include extending.lua
 
--- Returns a table with `due`, the messages that are due with the next ones of their groups, and whether these have taken the
--- place of others, so that the part `is_full`; begin and finish, which note the groups before and after the delivery; and
--- `follows`, the places of the messages that are behind the one before them, or nothing.
-local function receive_rows(hash, zset, due, most, room, now, dead, expires, limited)
-  local of = {hash = hash, zset = zset, dead = dead, expires = expires, limited = limited, due = due}
-  local last, is_full, taken, follows = due.told[2 * due.number - 1], true, {}, {}
+-- Returns the queue `of` as in extending.lua, with the messages that are due and the next ones of their groups; whether these
+-- have taken the place of others, so that the part is full; and the places of the messages that are behind the one before
+-- them, or nil.
+local function receive_rows(of, most, room, now)
+  local last, is_full, taken, follows = of.due.told[2 * of.due.number - 1], true, {}, {}
   extend_groups(of, most, room, now)
   for _, each in ipairs(of.due.taken) do
     taken[each.id] = true
@@ -16,6 +16,12 @@ local function receive_rows(hash, zset, due, most, room, now, dead, expires, lim
     is_full = is_full and id ~= last
     follows[#follows + 1] = taken[id] and each or nil
   end
-  return {due = of.due, is_full = is_full or of.due.number == most, follows = follows[1] and follows or nil,
-    begin = function() begin_extension(of) end, finish = function(time) end_extension(of, time) end}
+  return is_full or of.due.number == most, follows[1] and follows or nil
+end
+
+-- Delivers them as deliver does.
+local function deliver_rows(of, now, score)
+  begin_extension(of)
+  deliver(of.hash, of.zset, of.due, digits(now), score)
+  end_extension(of, now)
 end
