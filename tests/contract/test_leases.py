@@ -10,6 +10,7 @@ import pytest
 from rsmq import BYTES, QueueNotFound
 from rsmq.errors import BatchLost, CheckpointSetBack, LeaseTakenOver
 from rsmq.operations.restore import RestoredMessage, restore_messages, restore_totals
+from rsmq.operations.send_options import check_send
 from rsmq.spark.operations import batches as in_flight_batches
 from rsmq.spark.operations.batches import (
     Batch,
@@ -34,6 +35,7 @@ from rsmq.spark.operations.staged_writes import (
     publish_staged,
     stage_messages,
 )
+from rsmq.vocabulary.sends import BATCH
 from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.keys import Namespace
 from tests.contract.conftest import CLUSTERS, Env
@@ -688,6 +690,30 @@ def test_a_delay_counts_from_the_publishing(env, keys):
 
     (score,) = env.scores("q").values()
     assert before + 20_000 <= score <= env.now_ms() + 20_000
+
+
+def test_staged_messages_have_the_options_of_their_send(env, keys):
+    names = {"groups": ["g", "g"], "dedup_ids": ["x", "y"]}
+    values = {**names, "max_retries": 3, "expires": 900, "track": True}
+    _, options = check_send(values, BATCH, 2)
+    stage(env, keys, "w:0:a:0", [b"one", b"two"], options=options)
+    stage(env, keys, "w:0:a:1", [b"one", b"three"], options=options)
+    assert env.scores("q") == {}
+
+    assert publish(env, keys, "w:0:a:0") == 2
+    assert publish(env, keys, "w:0:a:0") == 0
+    assert publish(env, keys, "w:0:a:1") == 0  # their dedup_ids were sent before
+
+    found = env.rsmq.peek_messages("q", 0, 10)
+    assert [(each.raw, each.group) for each in found] == [(b"one", "g"), (b"two", "g")]
+    ids = [each.id.encode() for each in found]
+    assert [each[2:] for each in env.raw.zrange(keys.admitted, 0, -1)] == ids[:1]
+    assert [each[2:] for each in env.raw.zrange(keys.held_back, 0, -1)] == ids[1:]
+    limits = env.raw.hgetall(keys.limits)
+    assert {id: limits[id].partition(b":")[0] for id in ids} == dict.fromkeys(ids, b"3")
+    assert all(env.raw.exists(keys.job(each.id)) for each in found)
+    assert {b"x", b"y"} <= set(env.raw.hkeys(keys.dedup))
+    assert env.fields("q")["totalsent"] == "2"
 
 
 def test_a_publishing_notifies_once(env, keys):

@@ -155,6 +155,16 @@ def test_a_delayed_or_retried_message_ends_a_row(env, queue):
     assert env.rsmq.receive_message("q") is None
 
 
+def test_a_batch_waits_for_messages_of_groups_that_it_would_have(env, queue):
+    query = env.query(groups="together", minMessagesPerTrigger=3, maxTriggerDelay=1000)
+    send(env, "a1")
+    assert len(query.run()) == 1  # the first one does not wait
+    send(env, "b1", "b2")
+    assert query.run() is None
+    send(env, "b3")
+    assert [row["message"] for row in query.run()] == ["b1", "b2", "b3"]
+
+
 def test_a_restarted_query_has_the_same_rows(env, queue):
     sent = send_rows(env, "ab", 5)
     query = env.query(groups="together", consumerGroup="g", available_now=True)

@@ -210,9 +210,10 @@ class StreamLease:
             if not has_changed:
                 return False
             queues = self.queues.get()
-            visible = read_backlog(queues).visible
+            backlog = read_backlog(queues)
+            waiting = backlog.lag if self.stream.options.has_rows else backlog.visible
             self.idle_wait.note_empty(queues)  # begins to wait for more, without receiving them
-            if visible < self.stream.options.min_messages:
+            if waiting < self.stream.options.min_messages:
                 return False
         self._delay_ends_at = None
         self.idle_wait.end()
