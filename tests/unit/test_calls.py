@@ -99,6 +99,7 @@ OF_PROGRAM = {
     "message": {"ids"}, "messages": {"ids"}, "body": {"bodies"}, "dead_letter_queue": {"queue"},
     "max_messages": {"number"}, "max_jobs": {"count"},
     "max_flows": {"count"}, "start": {"last"}, "jobs": {"id"}, "timeout": {"wait"},
+    "text": {"name"},
 }  # fmt: skip
 #: The arguments that no command has, and why.
 NOT_IN_PROGRAM = {
