@@ -27,6 +27,7 @@ from typing import Any
 from rsmq._sync.client import RSMQ
 from rsmq.body_stores.walk import read_keys, read_parameters
 from rsmq.codecs import BodyStore
+from rsmq.codecs.stored import DEFAULT_GRACE_SECONDS, check_grace
 from rsmq.errors import NotPossible, show
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
@@ -34,15 +35,12 @@ from rsmq.operations.plain import parse_fields, parse_time_us, plain_command
 from rsmq.operations.scripts import loader_of
 from rsmq.trash.deletion import DeletionState
 from rsmq.wire.keys import Namespace
-from rsmq.wire.limits import check_duration
 from rsmq.wire.names import decode_name, encode_name
 
 load = loader_of("body_stores")
 
 _DAY_SECONDS = 86_400
 _HOUR_MS = 3_600_000
-MIN_GRACE_SECONDS = 60
-_MAX_GRACE_SECONDS = 365 * _DAY_SECONDS
 #: Names in a call.
 _BATCH = 1000
 #: The name of the object with the bytes of the owner; its place has no queue.
@@ -75,7 +73,7 @@ def sweep_bodies(
     queues: RSMQ[Any],
     store: BodyStore,
     *,
-    grace: float | timedelta = _DAY_SECONDS,
+    grace: float | timedelta = DEFAULT_GRACE_SECONDS,
     dry_run: bool = False,
     tell: Callable[[int], object] = lambda _: None,
 ) -> SweptBodies:
@@ -104,7 +102,7 @@ def sweep_bodies(
         NotPossible: another Redis has swept this namespace of the store; nothing is deleted.
         The errors of the store, and of redis-py.
     """
-    seconds = check_duration("grace", grace, MIN_GRACE_SECONDS, _MAX_GRACE_SECONDS)
+    seconds = check_grace(grace)
     namespace = queues.namespace
     prefix = encode_name(namespace.name) + b":"
     _check_owner(queues, store, prefix, dry_run=dry_run)

@@ -92,6 +92,11 @@ class QueueCodec(Generic[In_contra, Out_co]):
         """The store of large bodies; None without one."""
         return None
 
+    @property
+    def grace_seconds(self) -> float:
+        """How long an object is in no message before a sweep of a worker deletes it."""
+        return 0.0
+
     def load(self, raw: bytes) -> bytes:
         """
         Return a body that needs no server to be decoded, for one that is stored elsewhere.

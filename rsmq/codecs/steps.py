@@ -232,6 +232,10 @@ class BoundCodec(QueueCodec[In_contra, Out_co]):
         return self._codec.store
 
     @property
+    def grace_seconds(self) -> float:
+        return self._codec.grace_seconds
+
+    @property
     def writes_headers(self) -> bool:
         """As of the codec."""
         return self._codec.writes_headers

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import replace
+from datetime import timedelta
 from os import urandom
 from typing import ClassVar, NoReturn
 
@@ -36,11 +37,15 @@ from rsmq.wire.body_format import (
     owned_object,
     parse_body,
 )
+from rsmq.wire.limits import check_duration
 
 _log = get_logger("rsmq.codecs")
 
 _STEP = "stored"
 _NAME_BYTES = 16
+DEFAULT_GRACE_SECONDS = 86_400
+MIN_GRACE_SECONDS = 60
+_MAX_GRACE_SECONDS = 365 * 86_400
 _NAME = re.compile(r"[0-9a-f]{32}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SIZE = re.compile(r"[0-9]{1,9}")
@@ -61,7 +66,7 @@ class Stored(StepCodec[In_contra, Out_co]):
     If the store does not answer, it raises BodyUnavailable; a worker defers the message.
     """
 
-    __slots__ = ("_deletes", "_limit", "_store", "above")
+    __slots__ = ("_deletes", "_grace", "_limit", "_store", "above")
 
     rank: ClassVar[int] = 3
     step_names: ClassVar[frozenset[str]] = frozenset({_STEP})
@@ -74,6 +79,7 @@ class Stored(StepCodec[In_contra, Out_co]):
         above: int = 256_000,
         limit: int = MAX_BODY_BYTES,
         deletes: bool = True,
+        grace: float | timedelta = DEFAULT_GRACE_SECONDS,
     ) -> None:
         """
         Wrap a codec.
@@ -88,11 +94,13 @@ class Stored(StepCodec[In_contra, Out_co]):
             deletes: whether objects are deleted with their messages. False leaves all to the sweep:
                 for consumers without the right to delete objects, or if a failover or a
                 backup of Redis may restore messages.
+            grace: how long an object is in no message before the hourly sweep of workers deletes
+                it: seconds, 60 to a year; a day by default. As of ``sweep_bodies``.
 
         Raises:
             InvalidFormat: codec is not a codec, or stores already; store lacks a method; or deletes
                 is not a bool.
-            InvalidValue: above or limit is out of range.
+            InvalidValue: above, limit or grace is out of range.
         """
         super().__init__(codec)
         if isinstance(store, type) or not isinstance(store, BodyStore):
@@ -105,6 +113,7 @@ class Stored(StepCodec[In_contra, Out_co]):
             raise InvalidFormat("deletes", value=show(deletes), hint="Pass True or False.")
         self._store = store
         self._deletes = deletes
+        self._grace = check_grace(grace)
         self.above: int = check_size("above", above, 0)
         self._limit = check_size("limit", limit, 1)
         most = getattr(store, "max_bytes", self._limit)
@@ -119,6 +128,10 @@ class Stored(StepCodec[In_contra, Out_co]):
     def store(self) -> BodyStore:
         """The store of the bodies."""
         return self._store
+
+    @property
+    def grace_seconds(self) -> float:
+        return self._grace
 
     def apply(self, stepped: Stepped, place: bytes, id_end: bytes = b"") -> Stepped:
         body = stepped.payload
@@ -199,6 +212,11 @@ class Stored(StepCodec[In_contra, Out_co]):
 
     def __repr__(self) -> str:
         return f"Stored({self.wrapped!r}, store={self._store!r}, above={self.above})"
+
+
+def check_grace(grace: float | timedelta) -> float:
+    """Return the seconds of a grace; raise InvalidValue if they are not 60 to a year."""
+    return check_duration("grace", grace, MIN_GRACE_SECONDS, _MAX_GRACE_SECONDS)
 
 
 def without_store(codec: Codec) -> Codec:

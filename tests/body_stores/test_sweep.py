@@ -11,7 +11,7 @@ from obstore.store import MemoryStore, S3Store
 
 from rsmq import JSON, RSMQ, InvalidValue, NotPossible
 from rsmq.body_stores import ObjectStore, RedisStore, SweptBodies, sweep, sweep_bodies
-from rsmq.codecs import Compressed, Stored
+from rsmq.codecs import Compressed, Stored, stored
 from rsmq.worker import Worker
 from rsmq.worker.settle import stored_bodies
 from rsmq.worker.settle.stored_bodies import FIRST_SWEEP_SECONDS, SWEEP_SECONDS, StoredBodies
@@ -156,6 +156,8 @@ def test_the_grace_is_checked(rsmq, store):
     for grace in (0, 59, 366 * 86_400, "1"):
         with pytest.raises(InvalidValue, match="grace"):
             sweep_bodies(rsmq, store, grace=grace)
+        with pytest.raises(InvalidValue, match="grace"):
+            Stored(JSON, store=store, grace=grace)
 
 
 def run_program(queues, seed, steps):
@@ -180,7 +182,7 @@ def run_program(queues, seed, steps):
 
 
 def test_random_programs_on_s3_lose_nothing_and_leave_nothing(rsmq, raw, ns, server, monkeypatch):
-    monkeypatch.setattr(sweep, "MIN_GRACE_SECONDS", 0)
+    monkeypatch.setattr(stored, "MIN_GRACE_SECONDS", 0)
     with s3_server() as settings:
         bucket = S3Store(
             BUCKET, endpoint=settings["AWS_ENDPOINT_URL"], region="us-east-1",
@@ -250,6 +252,22 @@ def test_workers_sweep_once_an_hour_together(rsmq, raw, ns, store, codec):
     assert rsmq.get_message("q", kept, codec=codec).body == BODY
     for bodies in (first, second):
         bodies.close()
+
+
+def test_a_worker_sweeps_with_the_longest_grace_of_its_codecs(rsmq, raw, ns, store):
+    rsmq.create_queue("q")
+    hours = [Stored(JSON, store=store, above=20, grace=each * 3600) for each in (1, 3)]
+    rsmq.delete_message("q", rsmq.send_message("q", BODY, codec=hours[0]))
+    record = f"{ns}:x:unused_bodies"
+    for codecs, ages, left in ((hours, 2, 1), (hours[:1], 2, 0)):
+        for _ in range(2):
+            raw.delete(f"{ns}:x:swept_bodies")
+            bodies = StoredBodies(rsmq, codecs)
+            sweep_now(bodies, FIRST_SWEEP_SECONDS)
+            bodies.close()
+            for name in raw.hkeys(record):
+                raw.hset(record, name, int(time.time() - ages * 3600) * 1000)
+        assert len(names_in(store, ns)) == left
 
 
 def test_a_worker_without_a_store_sweeps_nothing(rsmq, raw, ns):

@@ -42,11 +42,12 @@ class StoredBodies:
             client: the client of the namespace.
             codecs: those of the worker's queues.
         """
-        stores = (each.store for each in codecs if isinstance(each, QueueCodec))
-        self._stores: list[BodyStore] = []
-        for store in stores:
-            if store is not None and store not in self._stores:
-                self._stores.append(store)
+        self._graces: dict[int, tuple[BodyStore, float]] = {}
+        for codec in codecs:
+            store = codec.store if isinstance(codec, QueueCodec) else None
+            if store is not None and isinstance(codec, QueueCodec):
+                _, grace = self._graces.get(id(store), (store, 0.0))
+                self._graces[id(store)] = store, max(grace, codec.grace_seconds)
         self._client = client
         self._calls: SimpleQueue[tuple[QueueCodec[Any, Any], bytes, str] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -66,7 +67,7 @@ class StoredBodies:
 
     def sweep(self, now: float) -> None:
         """Begin a sweep if one is due, at a time in monotonic seconds."""
-        if not self._stores or now < self._next_sweep_at:
+        if not self._graces or now < self._next_sweep_at:
             return
         self._next_sweep_at = now + SWEEP_SECONDS
         if self._sweep is None or not self._sweep.is_alive():
@@ -91,8 +92,8 @@ class StoredBodies:
         try:
             if not claim_sweep(self._client):
                 return
-            for store in self._stores:
-                swept = sweep_bodies(self._client, store, tell=self._check_open)
+            for store, grace in self._graces.values():
+                swept = sweep_bodies(self._client, store, grace=grace, tell=self._check_open)
                 _log.info("stored bodies: %d, in no message %d, deleted %d", *swept.numbers)
         except _WorkerEndsError:
             return
