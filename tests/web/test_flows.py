@@ -10,6 +10,7 @@ from rsmq.web import create_app
 from rsmq.web.access.secrets import hash_token
 from rsmq.web.pages.views.flow import draw
 from tests.web.asgi import Http
+from tests.web.pages_client import open_pages, read_page, run_action
 
 
 @pytest.fixture
@@ -69,6 +70,27 @@ def test_the_page_draws_the_graph(server, ns, tasks):
             # The box of the node, and its row.
             assert text.count(f'href="/queues/q/messages/{node["id"]}"') == 2
             assert "4 pending, 1 sent" in " ".join(text.split())
+
+    asyncio.run(test())
+
+
+def test_a_flow_is_cancelled_on_its_page(server, ns, tasks):
+    sent = chain(tasks.twice.signature(1), tasks.twice.signature(RESULT)).send()
+
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            http = open_pages(Http(create_app(queues, auth=False)))
+            path = f"/flows/{sent.id}"
+            assert f"/actions/cancel-flow?flow={sent.id}" in await read_page(http, path)
+            asked = await read_page(http, f"/actions/cancel-flow?flow={sent.id}")
+            assert "its 2 nodes that have not ended" in " ".join(asked.split())
+            assert f"rsmq flow {sent.id} --cancel" in " ".join(asked.split())
+            done = await run_action(http, "cancel-flow", flow=sent.id)
+            assert (done.status, done.headers["location"]) == (303, path)
+            assert (await queues.flow(sent.id).status()).state == "cancelled"
+            assert "/actions/cancel-flow" not in await read_page(http, path)
+            again = await http("GET", f"/actions/cancel-flow?flow={sent.id}")
+            assert (again.status, b"The flow has ended" in again.content) == (409, True)
 
     asyncio.run(test())
 

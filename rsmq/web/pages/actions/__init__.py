@@ -8,6 +8,7 @@ from rsmq.web.pages.actions import (
     activity,
     dead_letters,
     doctor,
+    flows,
     matching,
     messages,
     queues,
@@ -21,6 +22,7 @@ ACTIONS: tuple[PageAction, ...] = tuple(
     each
     for module in (
         queues, messages, matching, dead_letters, schedules, webhooks, doctor, activity, workers,
+        flows,
     )
     for each in module.ACTIONS
 )  # fmt: skip
