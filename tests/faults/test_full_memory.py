@@ -82,6 +82,9 @@ UNCHANGING = {
     "examine_rights": ([H, Z, INDEX, "rsmq:nothing"], ["q"]),
     "extend_leased": ([H, Z, LEASES], ["lease:1:0", 5, 99_000]),
     "fan_out": ([SUBSCRIBERS, INDEX, "{empty}:Q", "{empty}", *DEAD], ["", "rsmq", 9, 9, "dead"]),
+    "find_in_queues":
+        ([H, Z, "rsmq:q:x:unique", *GROUPS[:2], "rsmq:q:x:calls", "rsmq:q:x:job:" + NO_ID],
+         ["no", "no"]),
     "find_states": ([H, Z], ["rsmq:", "{id}"]),
     "find_jobs": ([H, Z], [0, "rsmq:q:x:job:*", 9, "failed"]),
     "finish_messages":
@@ -189,6 +192,7 @@ STORING = {
     "undo_purge",
     "undo_delete_queue",
     "undo_step",
+    "record_calls",
     "record_minute",
     "start_map",
     "send_flow",
