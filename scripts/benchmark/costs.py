@@ -121,10 +121,10 @@ class Bench:
         subprocess.run(self.command(queues, *arguments), check=True, cwd=HOME)
 
     @contextmanager
-    def work(self, queues: int = 1, first: str = "") -> Iterator[int]:
+    def work(self, queues: int = 1, first: str = "", tracked: str = UNTRACKED) -> Iterator[int]:
         """Run a worker in a process during the block, and pass its id."""
         process = subprocess.Popen(
-            self.command(queues, "work"),
+            self.command(queues, "work", tracked),
             cwd=HOME,
             env=os.environ | {"COSTS_FIRST": first},
             stdout=subprocess.DEVNULL,
@@ -217,7 +217,7 @@ def _finished(system: System, extent: Extent, found: dict[str, Any]) -> None:
             number = min(extent.finished, system.most_jobs)
             for count in (100, number):
                 bench.send(count, 100, tracked)
-                with bench.work():
+                with bench.work(tracked=tracked):
                     bench.finish()
                 memory.append(bench.memory())
             found[f"bytes finished, {kind}"] = (memory[1] - memory[0]) / number
@@ -233,7 +233,7 @@ def _per_job(system: System, extent: Extent, found: dict[str, Any]) -> None:
             number = min(extent.finished, system.most_jobs)
             bench.send(number, 100, tracked)
             marks.append(bench.counts())
-            with bench.work():
+            with bench.work(tracked=tracked):
                 bench.finish()
                 marks.append(bench.counts())
             for place, name in ((0, "send"), (1, "work")):

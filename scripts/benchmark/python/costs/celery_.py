@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from celery import Celery
@@ -20,5 +21,5 @@ if action == "send":
 else:
     names = ",".join(f"q{number}" for number in range(int(queues)))
     app.worker_main(
-        ["worker", "--queues", names, "--loglevel", "ERROR", "--hostname", f"{sys.argv[-1]}@%h"]
+        ["worker", "--queues", names, "--loglevel", "ERROR", "--hostname", f"{os.getpid()}@%h"]
     )

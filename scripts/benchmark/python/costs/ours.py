@@ -2,7 +2,7 @@
 This library: ours.py PORT QUEUES with one of
 
     send COUNT SIZE TRACKED
-    work
+    work TRACKED
     wait COUNT
 """
 
@@ -19,10 +19,7 @@ from rsmq.tasks import Tasks
 port, queues, action, *rest = sys.argv[1:]
 tasks = Tasks.from_url(f"redis://127.0.0.1:{port}/0")
 jobs = [
-    [
-        tasks.task(queue=f"q{number}", name=f"job{number}{tracked}", track=tracked)(handle)
-        for tracked in (False, True)
-    ]
+    tasks.task(queue=f"q{number}", name=f"job{number}", track=rest[-1] == "1")(handle)
     for number in range(int(queues))
 ]
 
@@ -40,9 +37,9 @@ async def wait(count: int) -> None:
 
 
 if action == "send":
-    count, size, tracked = rest
+    count, size, _ = rest
     for number, body in enumerate(bodies(count, size)):
-        jobs[number % len(jobs)][tracked == "1"].send(body)
+        jobs[number % len(jobs)].send(body)
 elif action == "work":
     tasks.worker().run()
 else:
