@@ -124,7 +124,10 @@ def test_a_purge_keeps_the_fields_that_stay(source, raw, ns):
 def test_each_fact_has_a_key_and_each_key_a_fact():
     keys = Namespace("ns").queue("q")
     #: Those of queues, and of transfers in progress.
-    others = {"leases", "staged", "copied", "admitted", "held_back", "running", "rates", "history"}
+    others = {
+        "leases", "staged", "copied", "admitted", "held_back", "running", "rates", "history",
+        "calls", "call_times",
+    }  # fmt: skip
     of_facts = {each.key for each in STORED_FACTS} - {"hash", "zset", "job"}
     assert of_facts | others == {
         name for name in keys.__slots__ if getattr(keys, name) in keys.extensions
