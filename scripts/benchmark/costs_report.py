@@ -9,7 +9,14 @@ from scripts.benchmark.figures import table
 
 
 def report(results: dict[str, Any]) -> str:
-    """Return the tables of the costs."""
+    """Return the tables of the costs, below the machine and the versions."""
+    machine, versions = results["machine"], results["versions"]
+    quick = " A quick run: no figure means anything." if results["quick"] else ""
+    head = (
+        f"# Costs\n\n`{results['command']}` on {results['date']}: {machine['processors']} x"
+        f" {machine['cpu']}, {machine['system']}, load {machine['load_at_start']} when it began."
+        f" {', '.join(f'{name} {version}' for name, version in versions.items())}.{quick}\n"
+    )
     results = results["costs"]
     systems = {name: each for name, each in results.items() if "jobs" in each}
     pairs = {
@@ -29,6 +36,7 @@ def report(results: dict[str, Any]) -> str:
     whole, rate = "{:,.0f}".format, lambda value: f"{value[0]:.2f} / {value[1]:.2f}"
     return "\n".join(
         (
+            head,
             section(
                 "Bytes of Redis memory for a job:",
                 [

@@ -29,6 +29,7 @@ _OPTIONS = {
 _COMMANDS = {
     "busy": ["scripts/test", "--busy"],
     "spark-versions": ["sh", "-ec", "scripts/test --spark 4.0; scripts/test --spark 4.1"],
+    "costs": ["scripts/bench", "--costs", "--quick"],
     "docs": ["scripts/docs", "--strict", "--mkdocs"],
     "release": [
         "sh", "-ec",

@@ -202,6 +202,7 @@ def test_the_table_of_findings_is_that_of_the_catalogue():
 #: The sections whose figures are of runs of their own, with the files of these runs.
 SEPARATE_RUNS = {
     "## Spark": "bench-spark.md",
+    "## At rest": "costs.md",
 }
 
 
@@ -215,7 +216,7 @@ def check_measured(text, file):
     assert "quick run" not in measured
 
 
-@pytest.mark.parametrize(("heading", "file"), SEPARATE_RUNS.items(), ids=["spark"])
+@pytest.mark.parametrize(("heading", "file"), SEPARATE_RUNS.items(), ids=["spark", "costs"])
 def test_the_figures_of_a_section_are_those_of_its_run(heading, file):
     check_measured(read_section("benchmarks.md", heading), file)
 
