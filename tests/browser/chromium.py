@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from selenium.webdriver import Chrome
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
 
 from tests.scale import WAIT_SECONDS
 from tests.servers import ROOT
@@ -88,6 +89,13 @@ class Chromium:
     def visit(self, url):
         """Open a page; return its text and what is wrong with it."""
         self.driver.get(url)
+        return self.look()
+
+    def log_in(self, address, secret):
+        """Log in to a dashboard with a token, a key or the link's key, as a person does."""
+        self.visit(address)
+        self.driver.find_element(By.CSS_SELECTOR, "input[type=password]").send_keys(secret)
+        self.driver.find_element(By.CSS_SELECTOR, "form button").click()
         return self.look()
 
     def look(self):

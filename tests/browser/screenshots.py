@@ -3,7 +3,7 @@ Take a picture of each page of a running server, in both themes and widths.
 
 python -m tests.browser.screenshots ADDRESS FOLDER [PATH...]
 
-The address may have a key, as in http://127.0.0.1:8080/?key=KEY.
+The address may have a key or a token, as in http://127.0.0.1:8080/?key=KEY.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def main(address, folder, *paths):
     browser = Chromium()
     try:
         if key:
-            browser.visit(f"{address}/?key={key}")
+            browser.log_in(address, key)
         for path in paths or asyncio.run(_pages_of(address, key)):
             name = "".join(each if each.isalnum() else "-" for each in path).strip("-")[:80]
             for theme in THEMES:

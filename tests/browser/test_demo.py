@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser.chromium import Chromium
 from tests.nodes import wait_until
 from tests.scale import WAIT_SECONDS
 from tests.servers import ROOT
@@ -52,8 +53,15 @@ def _handled(answer):
 
 
 def test_the_demo_has_an_incident_and_leaves_nothing_behind(demo, tmp_path):
-    found = next(filter(None, (re.search(r"(http\S+)/\?key=(\S+)", line) for line in demo.stdout)))
-    address, key = found.groups()
+    found = next(filter(None, (re.search(r"The dashboard: (\S+)", line) for line in demo.stdout)))
+    address = found[1]
+    key = re.search(r"with the token (\S+):", demo.stdout.readline())[1]
+    browser = Chromium()
+    try:
+        text, _ = browser.log_in(address, key)
+    finally:
+        browser.quit()
+    assert "What is wrong" in text
     login = {"Authorization": f"Basic {base64.b64encode(f':{key}'.encode()).decode()}"}
     assert "kim, with the password" in demo.stdout.readline()
     assert "Incident: campaign had 300 messages" in demo.stdout.readline()

@@ -210,7 +210,8 @@ def main() -> None:
         demo = Demo(folder, arguments.port, is_calm=arguments.incident is not None)
         try:
             demo.start_all()
-            print(f"The dashboard, logged in as you: {demo.web}/?key={demo.key}  Ctrl-C ends it.")
+            print(f"The dashboard: {demo.web}  Ctrl-C ends it.")
+            print(f"Log in without a name, with the token {demo.key}: you are called you.")
             print(f"Your colleague is kim, with the password {demo.password}", flush=True)
             if arguments.incident:
                 incident = INCIDENTS[arguments.incident]
