@@ -9,7 +9,8 @@ reading confirms it. So an object that is written before its message is sent nee
 A reading misses a message that leaves a queue before that is read, for one that has been read. So
 scripts that take a stored body to another queue remove its note (``lua/fragments/origin.lua``), and
 an object is deleted only if its note is still there after the second reading. Undo moves whole
-keys: if something was deleted or restored during that reading, nothing is deleted this time.
+keys: if something was deleted or restored during that reading, nothing is deleted this time. An
+undo that a crash has interrupted counts as one that runs, for as long as its keys are kept.
 
 The first sweep writes the same random bytes into the namespace and into the store. Later ones
 compare them, so that a Redis can't delete the bodies of another one with the same namespace.
@@ -33,7 +34,7 @@ from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.plain import parse_fields, parse_time_us, plain_command
 from rsmq.operations.scripts import loader_of
-from rsmq.trash.deletion import DeletionState
+from rsmq.trash.deletion import UNDO_MS, DeletionState
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import decode_name, encode_name
 
@@ -178,8 +179,12 @@ def _confirm(queues: RSMQ[Any], due: dict[str, bytes], tell: Callable[[int], obj
     before = queues.trash.list()
     _leave_out_used(queues, due, tell)
     after = queues.trash.list()
-    return set(after) <= set(before) and all(
-        each.state != DeletionState.UNDOING for each in (*before, *after)
+    now_us = queues.run(
+        plain_command("TIME", key=queues.namespace.unused_bodies, parse=parse_time_us)
+    )
+    return set(after) <= set(before) and not any(
+        each.state == DeletionState.UNDOING and each.deleted_ms + 2 * UNDO_MS > now_us // 1000
+        for each in (*before, *after)
     )
 
 

@@ -123,6 +123,24 @@ def test_all_places_of_a_body_keep_its_object(rsmq, raw, ns, store, codec):
     assert [each.body for each in rsmq.receive_messages("dead", 5, codec=codec)] == [BODY] * 2
 
 
+def test_an_undo_that_was_interrupted_delays_a_sweep_for_twenty_minutes(
+    rsmq, raw, ns, store, codec
+):
+    rsmq.create_queue("q")
+    rsmq.send_message("q", "m")
+    rsmq.trash.purge_queue("q")
+    ((id, stored),) = raw.hgetall(f"{ns}:x:trash").items()
+    _, kind, ms, rest = stored.split(b" ", 3)
+    store.write(f"{ns}:q".encode(), "a" * 32, b"unused")
+    sweep_bodies(rsmq, store)
+
+    for minutes, expected in ((19, (1, 1, 0)), (21, (1, 1, 1))):
+        age(raw, ns)
+        begun = int(ms) - minutes * 60_000
+        raw.hset(f"{ns}:x:trash", id, b"undoing %s %d %s" % (kind, begun, rest))
+        assert sweep_bodies(rsmq, store) == SweptBodies(*expected)
+
+
 def test_a_namespace_and_a_queue_with_a_colon_are_left_alone(rsmq, raw, ns, server, store, codec):
     for other in (f"{ns}x", f"{ns}:sub"):
         with RSMQ.from_url(server.url, ns=other, codec=codec) as queues:
