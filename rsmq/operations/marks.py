@@ -5,10 +5,10 @@ Marks of moments, such as deploys: entries of the audit stream, which charts sho
 from __future__ import annotations
 
 from rsmq.operations.operation import Operation, RetryClass
-from rsmq.operations.plain import Word, plain_command
+from rsmq.operations.plain import plain_command
 from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import check_label
-from rsmq.wire.names import decode_name
+from rsmq.wire.names import decode_name, encode_name
 
 #: Entries of the audit stream that are kept, at least; Redis removes older ones in blocks.
 MAX_AUDIT_ENTRIES = 10_000
@@ -16,11 +16,9 @@ MAX_AUDIT_ENTRIES = 10_000
 MARK_CALL = "POST /marks"
 
 
-def add_mark(
-    namespace: Namespace, text: object, by: object = None, address: str = ""
-) -> Operation[str]:
+def mark_facts(text: object, by: object = None, address: str = "") -> dict[str, str]:
     """
-    Mark this moment.
+    Return the fields of the entry of a mark.
 
     Args:
         text: 1 to 128 characters.
@@ -30,16 +28,20 @@ def add_mark(
     Raises:
         InvalidFormat: text or by is not such a text.
     """
-    facts: dict[str, Word] = {
-        "user": b"" if by is None else check_label("by", by),
+    return {
+        "user": "" if by is None else decode_name(check_label("by", by)),
         "address": address,
         "call": MARK_CALL,
         "queue": "",
-        "target": check_label("text", text),
+        "target": decode_name(check_label("text", text)),
         "phase": "end",
         "outcome": "201",
     }
-    words = [word for pair in facts.items() for word in pair]
+
+
+def add_mark(namespace: Namespace, text: object, by: object) -> Operation[str]:
+    """Mark this moment; see ``mark_facts``."""
+    words = [encode_name(word) for pair in mark_facts(text, by).items() for word in pair]
     return plain_command(
         "XADD", namespace.audit, "MAXLEN", "~", MAX_AUDIT_ENTRIES, "*", *words,
         parse=decode_name, retry=RetryClass.NEVER,

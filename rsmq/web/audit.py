@@ -173,18 +173,19 @@ class AuditEntry:
             _log.warning("the end of a call is not recorded: %s", type(error).__name__)
 
     async def _add(self, facts: Mapping[str, str | bytes]) -> bytes:
-        return await _add(self._queues, facts)
+        return await add_entry(self._queues, facts)
 
 
 async def record_end(queues: Client, facts: Mapping[str, str], outcome: str) -> None:
     """Record the end of what a call has begun, and of work after its answer."""
     try:
-        await _add(queues, {**facts, "phase": "end", "outcome": outcome})
+        await add_entry(queues, {**facts, "phase": "end", "outcome": outcome})
     except (redis_errors.RedisError, RSMQError, OSError) as error:
         _log.warning("the end of an operation is not recorded: %s", type(error).__name__)
 
 
-async def _add(queues: Client, facts: Mapping[str, str | bytes]) -> bytes:
+async def add_entry(queues: Client, facts: Mapping[str, str | bytes]) -> bytes:
+    """Add an entry to the stream, as one of its caller's share, and return its id."""
     id = await queues.run(_add_entry(queues.namespace, facts))
     await shares_of(queues).keep(queues, id, facts)
     return id

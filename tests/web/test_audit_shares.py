@@ -42,6 +42,23 @@ def test_a_caller_keeps_its_share_and_the_log_has_the_rest(run, tmp_path, monkey
         run(test, auth=True, users=_users(tmp_path, _TOKENS))
 
 
+def test_marks_count_for_the_share_of_their_caller(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(audit_shares, "MAX_OF_CALLER", 20)
+    monkeypatch.setattr(audit_shares, "_STEP", 10)
+
+    async def test(http, queues):
+        await queues.create_queue("q")
+        for number in range(60):
+            await http("POST", "/queues/q:pause", headers=_as("flood"))
+            body = {"text": f"v{number}"}
+            assert (await http("POST", "/marks", body, headers=_as("flood"))).status == 201
+        entries = (await http("GET", "/audit?limit=1000", headers=_as("anna"))).json["entries"]
+        assert 20 <= len(entries) < 30
+        assert entries[0]["target"] == "v59"
+
+    run(test, auth=True, users=_users(tmp_path, _TOKENS))
+
+
 def test_the_only_caller_of_a_server_needs_no_share(run, monkeypatch):
     monkeypatch.setattr(audit_shares, "MAX_OF_CALLER", 2)
     monkeypatch.setattr(audit_shares, "_STEP", 1)

@@ -4,14 +4,16 @@ Marks of moments, which charts show.
 
 from __future__ import annotations
 
-from rsmq.operations.marks import MARK_CALL, add_mark
+from rsmq.operations.marks import MARK_CALL, mark_facts
+from rsmq.web.audit import add_entry
 from rsmq.web.fields import Field, Shape
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+from rsmq.wire.names import decode_name
 
 
 async def _mark(call: ApiCall) -> ApiAnswer:
-    mark = add_mark(call.queues.namespace, call.values["text"], call.caller, call.address)
-    return ApiAnswer({"id": await call.queues.run(mark)}, status=201)
+    facts = mark_facts(call.values["text"], call.caller, call.address)
+    return ApiAnswer({"id": decode_name(await add_entry(call.queues, facts))}, status=201)
 
 
 _METHOD, _, _PATH = MARK_CALL.partition(" ")
