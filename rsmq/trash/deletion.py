@@ -78,11 +78,14 @@ class Deletion:
         """Until when it can be undone, Unix ms of the server."""
         return self.deleted_ms + UNDO_MS
 
+    def is_open(self, now_ms: float, kind: DeletionKind) -> bool:
+        """Return whether it is of this kind and can be undone."""
+        return self.kind is kind and self.state is DeletionState.KEPT and now_ms < self.until_ms
+
     def is_open_purge(self, queue: str, now_ms: float) -> bool:
         """Return whether it is a purge of a queue that has removed messages and can be undone."""
-        is_open = self.state is DeletionState.KEPT and now_ms < self.until_ms
-        is_purge = self.kind is DeletionKind.PURGE and self.messages > 0
-        return is_open and is_purge and self.queue == queue
+        is_purge = self.is_open(now_ms, DeletionKind.PURGE) and self.messages > 0
+        return is_purge and self.queue == queue
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,15 @@ from rsmq.explain.observed import (
     find_stopped_targets,
     is_nearly_full,
 )
-from rsmq.explain.sentences import describe_late_schedule, describe_memory, describe_target
+from rsmq.explain.sentences import (
+    describe_late_schedule,
+    describe_memory,
+    describe_target,
+    format_moment,
+)
 from rsmq.figures.facts import QueueActivity, QueueBacklog
+from rsmq.schedules.definition import StoredSchedule
+from rsmq.trash.deletion import UNKNOWN_CALLER, DeletionKind
 
 #: A message that waits for so long is looked at.
 WAIT_SECONDS = 60
@@ -217,10 +224,22 @@ def _find_late_schedules(facts: AlertFacts) -> Iterator[Alert]:
             describe_late_schedule(schedule, late),
             "A worker, rsmq scheduler or rsmq web --push runs them."
             if late
-            else "It is tried again; its page says why.",
+            else _describe_failure(schedule, facts),
             None if since is None else int(since.timestamp() * 1000),
             schedule.definition.queue if schedule.definition else None,
         )  # fmt: skip
+
+
+def _describe_failure(schedule: StoredSchedule, facts: AlertFacts) -> str:
+    """Return why a schedule fails, and who has deleted its queue, if that can be undone."""
+    queue = schedule.definition.queue if schedule.definition else None
+    text = f"{(schedule.failure or 'The cause is not known').rstrip('.')}. It is tried again."
+    for each in facts.deletions:
+        if each.queue == queue and each.is_open(facts.now_ms, DeletionKind.DELETE_QUEUE):
+            at = format_moment(each.deleted_ms, facts.now_ms)
+            by = "A caller" if each.by in {"", UNKNOWN_CALLER} else each.by
+            return f"{text} {by} deleted {queue} at {at}, which the page of the schedule can undo."
+    return text
 
 
 def _find_missing_records(facts: AlertFacts) -> Iterator[Alert]:

@@ -61,6 +61,10 @@ def _slow_down(demo: Demo) -> None:
     demo.start("traffic", *demo.traffic, "slow")
 
 
+def _delete_reports(demo: Demo) -> None:
+    demo.call("queues/reports?undo=true", method="DELETE")  # as its page does
+
+
 INCIDENTS = {
     "stuck-queue": Incident(
         _pause_orders,
@@ -85,5 +89,10 @@ INCIDENTS = {
         _slow_down,
         "legacy is received more often than it is sent, and its messages die: they are handled in "
         "8 s, and its visibility timeout is 3 s. Make it 30 s, and redrive legacy-dead.",
+    ),
+    "schedule": Incident(
+        _delete_reports,
+        "The report of sales, each 20 s, has stopped. Find out why its schedule sends nothing, and "
+        "bring back what it needs.",
     ),
 }

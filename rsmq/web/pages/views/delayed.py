@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from rsmq.errors import QueueNotFound
 from rsmq.explain.observed import LATE_SECONDS
+from rsmq.trash.deletion import DeletionKind
 from rsmq.vocabulary.sends import SCHEDULE, ValueKind
 from rsmq.web.pages.formats import show_duration, show_number
 from rsmq.web.pages.table import PageCall, PageEntry
@@ -135,7 +137,27 @@ async def _show_one(call: PageCall) -> Mapping[str, Any]:
         "upcoming": [_ms(each) for each in schedule["upcoming"]],
         "sent_ms": _ms(schedule["last_sent_at"]),
         "failed_ms": _ms(schedule["failed_at"]),
+        "remedy": await _find_remedy(call, schedule) if schedule["failure"] else None,
     }
+
+
+async def _find_remedy(call: PageCall, schedule: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the deletion of its queue, or an empty record if there is none; None if it exists."""
+    queue = schedule["queue"]
+    if queue is None:
+        return None
+    try:
+        await call.read("/queues/{queue}", {"queue": queue})
+    except QueueNotFound:
+        deletions = (await call.read("/undo"))["deletions"]
+        return next(
+            (each for each in deletions if each["queue"] == queue and _is_undoable(each)), {}
+        )
+    return None
+
+
+def _is_undoable(deletion: Mapping[str, Any]) -> bool:
+    return bool(deletion["may_undo"] and deletion["kind"] == DeletionKind.DELETE_QUEUE)
 
 
 def _facts_of_messages(schedule: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
