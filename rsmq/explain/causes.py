@@ -51,6 +51,7 @@ class Cause(StrEnum):
         ALL_HIDDEN: no message of the queue is visible.
         DEAD_WORKER: a worker died with messages of the queue in flight.
         CRASH_LOOP: workers of the queue die again and again.
+        BLOCKED_WORKER: a worker of the queue can't call handlers: one of them blocks all others.
         EMPTY: the queue has no messages.
         LATE_SCHEDULE: a schedule that sends to the queue is late, or fails.
         MEMORY: Redis has little memory left.
@@ -85,6 +86,7 @@ class Cause(StrEnum):
     ALL_HIDDEN = "all-hidden"
     DEAD_WORKER = "dead-worker"
     CRASH_LOOP = "crash-loop"
+    BLOCKED_WORKER = "blocked-worker"
     EMPTY = "empty"
     LATE_SCHEDULE = "late-schedule"
     MEMORY = "memory"
@@ -159,6 +161,8 @@ def _hidden_state(facts: ObservedMessage) -> Cause:
 def causes_of_queue(facts: ObservedQueue) -> list[Cause]:
     """Return why a queue is not drained: the first one decides, the others hold too."""
     causes = _causes_of_messages(facts) if facts.attributes.messages else [Cause.EMPTY]
+    if facts.stalled_workers and causes[0] is not Cause.PAUSED:
+        causes.insert(0, Cause.BLOCKED_WORKER)
     if causes[0] is Cause.EMPTY and facts.attributes.paused:
         causes.append(Cause.PAUSED)
     if facts.stopped_targets and Cause.WEBHOOK_STOPPED not in causes:

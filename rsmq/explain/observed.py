@@ -21,7 +21,7 @@ from rsmq.webhooks.shared_breaker import PushTarget
 from rsmq.wire.groups import GroupName
 from rsmq.wire.ids import is_redriven, parse_sent_us
 from rsmq.wire.throttle import Limit
-from rsmq.wire.workers import WorkerInfo
+from rsmq.wire.workers import StalledHandlers, WorkerInfo
 
 #: Fewer messages that wait for a retry may each have a fault of their own.
 _MIN_RETRYING = 3
@@ -90,6 +90,13 @@ def find_repeated_deaths(workers: Iterable[WorkerInfo], now_ms: int) -> list[tup
     ]
     most = max(Counter(name for _, name in deaths).values(), default=0)
     return deaths if len(deaths) >= _OF_ALL or most >= _OF_ONE_NAME else []
+
+
+def find_stalled_workers(
+    workers: Iterable[WorkerInfo],
+) -> Iterator[tuple[WorkerInfo, StalledHandlers]]:
+    """Yield the live workers that can't call handlers, with what they say of it."""
+    return ((each, each.stalled) for each in workers if each.alive and each.stalled is not None)
 
 
 #: A schedule is late after so many seconds.
@@ -237,6 +244,11 @@ class ObservedQueue:
     def live_workers(self) -> list[WorkerInfo]:
         """The workers that are alive."""
         return [each for each in self.workers if each.alive]
+
+    @property
+    def stalled_workers(self) -> list[tuple[WorkerInfo, StalledHandlers]]:
+        """The live workers that can't call handlers, of which the queue's may be."""
+        return [*find_stalled_workers(self.workers)]
 
     @property
     def dead_workers(self) -> list[WorkerInfo]:

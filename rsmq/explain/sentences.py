@@ -14,7 +14,7 @@ from rsmq.figures import HiddenCounts
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash.deletion import UNKNOWN_CALLER, Deletion, DeletionKind
 from rsmq.webhooks.shared_breaker import PushTarget
-from rsmq.wire.workers import WorkerInfo
+from rsmq.wire.workers import StalledHandlers, WorkerInfo
 
 _UNITS = ((86_400, "days"), (3600, "h"), (60, "min"))
 #: From this many of a unit on, a span is shown in it.
@@ -470,6 +470,17 @@ def _crash_loop(facts: ObservedQueue) -> str:
     )
 
 
+def describe_stalled(name: str, stalled: StalledHandlers, now_ms: float) -> str:
+    """Return since when a worker can't call handlers, and why."""
+    since = format_span((now_ms - stalled.since_ms) / 1000)
+    return f"Worker {name} has called no handler for {since}: {stalled.cause}."
+
+
+def _blocked_worker(facts: ObservedQueue) -> str:
+    found = facts.stalled_workers[:_MAX_SENTENCES]
+    return " ".join(describe_stalled(each.name, why, facts.now_ms) for each, why in found)
+
+
 def _message_received_again(facts: ObservedQueue) -> str:
     repeated, remedy = facts.repeated, remedy_of_queue(facts)
     if repeated.are_many and not facts.workers:
@@ -547,6 +558,6 @@ _OF_QUEUE: Mapping[Cause, Callable[[ObservedQueue], str]] = {
     Cause.WAITING: _visible, Cause.ALL_HIDDEN: _all_hidden, Cause.DEAD_WORKER: _dead_worker,
     Cause.EMPTY: _empty, Cause.RECEIVED_AGAIN: _message_received_again,
     Cause.CRASH_LOOP: _crash_loop, Cause.WEBHOOK_STOPPED: _webhook_stopped,
-    Cause.LATE_SCHEDULE: _late_schedule,
+    Cause.LATE_SCHEDULE: _late_schedule, Cause.BLOCKED_WORKER: _blocked_worker,
     Cause.MEMORY: lambda facts: describe_memory(facts.memory or (0, 1)),
 }  # fmt: skip

@@ -14,6 +14,24 @@ TTL = 5.0
 
 
 @dataclass(frozen=True, slots=True)
+class StalledHandlers:
+    """
+    Handlers that a worker can't call: one blocks the event loop, or the system allows no thread.
+
+    Attributes:
+        cause: why, a part of a sentence.
+        since_ms: Unix ms, by the clock of the worker.
+        queue: the queue of the call that blocks the event loop; empty if it is not known.
+        id: the id of its message.
+    """
+
+    cause: str
+    since_ms: int
+    queue: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """
     A worker, as of its last sign of life.
@@ -34,6 +52,7 @@ class WorkerInfo:
             the last 20, within an hour before its own start.
         paused: whether it was ordered to receive nothing.
         calls: by queue and task, how many calls ran then; those without a task under an empty name.
+        stalled: the handlers that it can't call; None if it can call all.
     """
 
     name: str
@@ -50,6 +69,7 @@ class WorkerInfo:
     deaths: tuple[int, ...] = ()
     paused: bool = False
     calls: dict[str, dict[str, int]] = field(default_factory=dict)
+    stalled: StalledHandlers | None = None
 
 
 def read_worker(now: int, name: str, entry: bytes) -> WorkerInfo | None:
@@ -80,6 +100,14 @@ def read_worker(now: int, name: str, entry: bytes) -> WorkerInfo | None:
                 str(queue): {str(task): int(number) for task, number in tasks.items()}
                 for queue, tasks in info.get("calls", {}).items()
             },
+            stalled=_read_stalled(info.get("stalled")),
         )
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
+
+
+def _read_stalled(stored: Mapping[str, Any] | None) -> StalledHandlers | None:
+    if stored is None:
+        return None
+    texts = (str(stored.get(name, "")) for name in ("queue", "id"))
+    return StalledHandlers(str(stored.get("cause", "")), int(stored.get("since_ms", 0)), *texts)

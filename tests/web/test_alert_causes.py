@@ -131,6 +131,14 @@ async def _crash_loop(place):
     await place.queues.run(register_worker(worker, info, ttl=60, dead="token"))
 
 
+async def _blocked_worker(place):
+    await place.queues.send_message("q", "m")
+    stalled = {"cause": "The handler of q blocks the event loop", "since_ms": 0, "queue": "q"}
+    worker = Identity(place.namespace, "w", "token-w")
+    info = {"queues": {"q": 1}, "slots": 2, "running": 1, "stalled": stalled}
+    await place.queues.run(register_worker(worker, info, ttl=60, dead="token"))
+
+
 async def _webhook_stopped(place):
     await place.queues.send_message("q", "m")
     await _store_target(place, Breaker(TargetState.OPEN, text="503"))
@@ -178,6 +186,7 @@ async def _dead_worker_whose_message_another_one_has(place):
         (_growing_and_drained_again, None, Cause.DRAINING),
         (_received_again, AlertKind.RECEIVED_AGAIN, Cause.RECEIVED_AGAIN),
         (_dead_worker, AlertKind.DEAD_WORKER, Cause.DEAD_WORKER),
+        (_blocked_worker, AlertKind.BLOCKED_WORKER, Cause.BLOCKED_WORKER),
         (_crash_loop, AlertKind.CRASH_LOOP, Cause.CRASH_LOOP),
         (_dead_worker_whose_message_another_one_has, None, Cause.ALL_HIDDEN),
         (_webhook_stopped, AlertKind.WEBHOOK_STOPPED, Cause.WEBHOOK_STOPPED),

@@ -70,6 +70,11 @@ def test_worker_whose_event_loop_is_blocked_receives_nothing_for_async_handlers_
     )
     # Its exc_text is set later than it is in the list of records.
     assert "block_the_loop" in "".join(traceback.format_exception(*line.exc_info))
+    wait_until(lambda: rsmq.workers.list()[0].stalled)
+    stalled = rsmq.workers.list()[0].stalled
+    assert stalled.queue == "q"
+    assert stalled.id in ids
+    assert "blocks the event loop" in stalled.cause
     wait_until(lambda: rsmq.get_queue_attributes("q").visible_messages == 2)
     rsmq.send_messages("q", ["x"] * 5)
     rsmq.send_message("plain", "x")
@@ -78,6 +83,7 @@ def test_worker_whose_event_loop_is_blocked_receives_nothing_for_async_handlers_
     assert (attributes.messages, attributes.visible_messages) == (8, 7)
 
     gate.open()
+    wait_until(lambda: rsmq.workers.list()[0].stalled is None)
     wait_until(lambda: worker.numbers.handled == 9)
 
     assert worker.health().is_ready

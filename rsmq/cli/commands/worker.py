@@ -158,8 +158,9 @@ def workers(call: Call) -> None:
     Show the workers of the namespace.
 
     It shows workers that are alive, and workers that died within the last day. ALIVE is paused for
-    a worker that was ordered to receive nothing. FOR is the time since the start of a worker that
-    is alive, and since the last sign of life of a dead one. A terminal gets the columns that fit.
+    a worker that was ordered to receive nothing, and stalled for one that can't call handlers. FOR
+    is the time since the start of a worker that is alive, and since the last sign of life of a dead
+    one. A terminal gets the columns that fit.
     """
     from rsmq.cli.commands.worker_control import show_workers  # noqa: PLC0415 - takes time
 

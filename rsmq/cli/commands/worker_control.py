@@ -135,5 +135,7 @@ def _row(worker: WorkerInfo, now_ms: int) -> tuple[Any, ...]:
         f"{format_text(queue)}: {number}" for queue, number in worker.queues.items() if number
     )
     place = (worker.pid, format_text(worker.host))
-    alive = "paused" if worker.alive and worker.paused else worker.alive
+    alive: object = worker.alive
+    if worker.alive and (worker.paused or worker.stalled):
+        alive = "stalled" if worker.stalled else "paused"
     return (worker.name, alive, age, worker.handled, worker.failed, holds or None, *place)

@@ -20,6 +20,7 @@ class AlertKind(Enum):
 
     CRASH_LOOP = "crash-loop"
     DEAD_WORKER = "dead-worker"
+    BLOCKED_WORKER = "blocked-worker"
     MEMORY = "memory"
     NOT_RECEIVED = "not-received"
     WEBHOOK_STOPPED = "webhook-stopped"
@@ -37,6 +38,7 @@ class AlertKind(Enum):
 CAUSES: Mapping[AlertKind, frozenset[Cause]] = {
     AlertKind.CRASH_LOOP: frozenset({Cause.CRASH_LOOP}),
     AlertKind.DEAD_WORKER: frozenset({Cause.DEAD_WORKER}),
+    AlertKind.BLOCKED_WORKER: frozenset({Cause.BLOCKED_WORKER}),
     AlertKind.MEMORY: frozenset({Cause.MEMORY}),
     AlertKind.NOT_RECEIVED: frozenset({Cause.NO_WORKER, Cause.STALLED}),
     AlertKind.WEBHOOK_STOPPED: frozenset({Cause.WEBHOOK_STOPPED}),

@@ -17,12 +17,14 @@ from rsmq.explain.observed import (
     IDLE_MINUTES,
     ObservedQueue,
     find_late_schedules,
+    find_stalled_workers,
     find_stopped_targets,
     is_nearly_full,
 )
 from rsmq.explain.sentences import (
     describe_late_schedule,
     describe_memory,
+    describe_stalled,
     describe_target,
     format_moment,
 )
@@ -96,6 +98,19 @@ def may_need_activity(state: QueueBacklog, now_ms: int) -> bool:
         WAIT_SECONDS * 1000
     )
     return state.paused_ms is None and (waits or state.visible >= _MIN_GROWTH)
+
+
+def _find_blocked_workers(facts: AlertFacts) -> Iterator[Alert]:
+    for worker, stalled in find_stalled_workers(facts.workers):
+        others = sorted(name for name in worker.queues if name != stalled.queue)
+        yield Alert(
+            AlertKind.BLOCKED_WORKER, "bad", worker.name,
+            describe_stalled(worker.name, stalled, facts.now_ms),
+            f"Messages of {list_names(others)} may wait for it too. " * bool(others)
+            + "If the message blocks it again and again, delete or move it; then stop the worker, "
+            "so that its supervisor starts it again.",
+            stalled.since_ms, stalled.queue or None,
+        )  # fmt: skip
 
 
 def _find_full_memory(facts: AlertFacts) -> Iterator[Alert]:
@@ -272,6 +287,7 @@ def _find_purges(facts: AlertFacts) -> Iterator[Alert]:
 _RULES: tuple[Callable[[AlertFacts], Iterator[Alert]], ...] = (
     find_crash_loops,
     find_dead_workers,
+    _find_blocked_workers,
     _find_full_memory,
     _find_stopped_webhooks,
     _find_new_dead_letters,

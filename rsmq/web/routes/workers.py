@@ -24,6 +24,8 @@ def _show_worker(call: ApiCall, worker: WorkerInfo) -> dict[str, Any]:
     shown = show_fields(worker)
     queues, is_alive = shown.pop("queues"), shown.pop("alive")
     in_flight = {name: each for name, each in queues.items() if may(call, Scope.STATS, name)}
+    stalled = worker.stalled if in_flight and worker.alive else None
+    shown["stalled"] = None if stalled is None else show_fields(stalled)
     return {**shown, "is_alive": is_alive, "in_flight": in_flight}
 
 
@@ -165,7 +167,9 @@ ROUTES = (
         "GET", "/workers", Scope.STATS, "List the workers, with what they have in flight.",
         _list_workers, result=(Field("workers", Shape.OBJECTS, "Those that are alive, and those "
         "that died within a day, each as of its last sign of life; deaths are Unix ms of the last "
-        "signs of life of those of its name that died before it."),), calls=("workers.list",),
+        "signs of life of those of its name that died before it, and stalled says why an alive "
+        "one can't call handlers: cause, since_ms, queue and id, or null."),),
+        calls=("workers.list",),
     ),
     Route(
         "POST", "/workers/{worker}:pause", Scope.MANAGE, "Let a worker receive nothing.", _pause,

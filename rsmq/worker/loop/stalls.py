@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
+from typing import Any
 
 from rsmq.errors.guarded_log import get_logger
 from rsmq.worker.loop.heartbeat import Heartbeat
@@ -39,6 +40,7 @@ class Stalls:
         self._heartbeat = heartbeat
         self._quarantine = quarantine
         self._stalled: dict[bool, Stall | None] = {False: None, True: None}
+        self._began_ms = 0
 
     def sync(self, executors: Mapping[bool, Executor]) -> None:
         """Close the lanes of an executor that has stalled, and open those of one that runs."""
@@ -50,7 +52,18 @@ class Stalls:
             elif stall is None and before is not None:
                 self._end(self._lanes[is_async], before)
 
+    def describe(self) -> dict[str, Any]:
+        """Return what the worker's description of itself says of a stall; nothing without one."""
+        stall = self._stalled[True] or self._stalled[False]
+        if stall is None:
+            return {}
+        facts: dict[str, Any] = {"cause": stall.cause, "since_ms": self._began_ms}
+        if stall.job is not None:
+            facts |= {"queue": stall.job.lane.name, "id": stall.job.leases[0].id}
+        return {"stalled": facts}
+
     def _begin(self, lanes: Sequence[Lane], stall: Stall) -> None:
+        self._began_ms = round((time.time() - stall.seconds) * 1000)
         _log.error(
             "worker %s now receives nothing for %s: %s, for %.3g s so far; it stops after %g s. "
             "%s",

@@ -475,6 +475,7 @@ class WorkerLoop:
             "running": self.run_queue.running_count,
             "calls": count_calls(self.run_queue),
             **({"paused": True} if self._orders.is_paused else {}),
+            **self._stalls.describe(),
         }
 
     # Receiving.

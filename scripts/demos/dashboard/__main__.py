@@ -32,6 +32,8 @@ from .incidents import INCIDENTS
 from .traffic import create_queues
 
 _WORKERS = {"shop-1": "worker", "shop-2": "worker", "thumbs-1": "thumbnails"}
+#: Those that only an incident has.
+_OTHERS = {"rates-1": "rates"}
 #: A worker that has died is started again after this time, so that it is seen dead.
 _DEAD_SECONDS = 20
 _SECONDS_BETWEEN_KILLS = 70
@@ -134,9 +136,10 @@ class Demo:
         urllib.request.urlopen(request, timeout=10).close()  # noqa: S310
 
     def start_worker(self, name: str) -> None:
-        """Start a worker; it takes over the messages of its dead predecessor."""
+        """Start a worker, also again: it takes over the messages of its dead predecessor."""
+        self.workers.add(name)
         program = "from rsmq.cli import run_worker; run_worker()"
-        where = f"scripts.demos.dashboard.shop:{_WORKERS[name]}"
+        where = f"scripts.demos.dashboard.shop:{(_WORKERS | _OTHERS)[name]}"
         self.start(name, sys.executable, "-c", program, where, "--name", name, "--url", self.redis)
 
     def _wait(self, name: str, is_ready: Callable[[], object]) -> None:

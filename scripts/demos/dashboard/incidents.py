@@ -65,6 +65,15 @@ def _delete_reports(demo: Demo) -> None:
     demo.call("queues/reports?undo=true", method="DELETE")  # as its page does
 
 
+def _block_rates(demo: Demo) -> None:
+    with RSMQ.from_url(demo.redis, codec=JSON) as queues:
+        queues.create_queue("rates")
+        for number in range(120):
+            queues.send_message("rates", {"bank": f"bank{number}.example"}, delay=5 * number)
+        demo.start_worker("rates-1")
+        queues.send_message("rates", {"bank": shop.BLOCKING}, delay=15)
+
+
 INCIDENTS = {
     "stuck-queue": Incident(
         _pause_orders,
@@ -94,5 +103,10 @@ INCIDENTS = {
         _delete_reports,
         "The report of sales, each 20 s, has stopped. Find out why its schedule sends nothing, and "
         "bring back what it needs.",
+    ),
+    "blocked-loop": Incident(
+        _block_rates,
+        "The worker rates-1 is alive, and handles nothing. Find out which handler blocks it since "
+        "when, and free it of that message.",
     ),
 }

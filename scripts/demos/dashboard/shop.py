@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import smtplib
@@ -13,10 +14,13 @@ from rsmq.worker import Delivery, Worker, fixed
 
 #: A message with this value ends the process of its worker, as a fault in native code does.
 CRASHING = "crash"
+#: The bank whose answer blocks the event loop.
+BLOCKING = "slow.example"
 
 queues = RSMQ.from_url("redis://127.0.0.1:6379/0", codec=JSON)  # --url has the server
 worker = Worker(queues, concurrency=12)
 thumbnails = Worker(queues, concurrency=2)
+rates = Worker(queues, concurrency=4)
 
 _chance = random.Random()  # noqa: S311
 
@@ -87,6 +91,14 @@ def report(_: Any) -> None:
 def shrink(_: Any) -> None:
     """Shrink a picture: the slow consumer."""
     time.sleep(3)
+
+
+@rates.listener("rates", max_runtime=3600, max_retries=1, drop=True)
+async def convert(rate: dict[str, Any]) -> None:
+    """Ask a bank for a rate; of one it reads the answer without await."""
+    if rate["bank"] == BLOCKING:
+        time.sleep(3600)  # noqa: ASYNC251 - the incident
+    await asyncio.sleep(0.2)
 
 
 worker.schedule("sales", queue="reports", body={"kind": "sales"}, every=20)
