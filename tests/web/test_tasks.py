@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from urllib.parse import urlencode
 
 import pytest
 
 from rsmq.history.call_operations import record_calls
 from rsmq.history.call_records import CallCounts, bucket_of
+from rsmq.history.operations import record_minute
+from rsmq.operations.plain import plain_command
+from rsmq.web import create_app
 from tests.web.asgi import Http
 from tests.web.pages_client import read_page
 
@@ -92,6 +97,31 @@ async def test_the_overview_has_a_chart_of_the_calls_by_the_busiest_queues(http,
     rows = re.findall(r'<td class="number">([0-9,]*)</td>', chart)
     by_column = [sum(int(each) for each in rows[at::7]) for at in range(7)]
     assert by_column == [6, 5, 4, 3, 2, 1, 7]
+
+
+async def test_a_minute_without_calls_is_a_gap_in_that_chart_unless_it_is_known_to_be_idle(queues):
+    await queues.create_queue("a")
+    await queues.run(record_calls(queues.namespace.queue("a"), 0, [("", CallCounts(5).pack())]))
+
+    async def calls():
+        pages = Http(create_app(queues, auth=False), prefix="", headers={"accept": "text/html"})
+        page = await read_page(pages, "/")
+        chart = page[page.index('id="calls"') :].partition("</figure>")[0]
+        found = re.findall(r'<th scope="row">[0-9:]+</th><td class="number">([^<]*)</td>', chart)
+        assert len(found) == 59
+        return Counter(found)
+
+    assert await calls() == {"5": 1, "\u2013": 58}
+    seconds = int((await queues.run(plain_command("TIME", key=b"rsmq")))[0])
+    for minute in (seconds // 60 - 20, seconds // 60 - 19):  # nothing was received between them
+        await queues.run(record_minute(queues.namespace, minute, ["a"], is_last=True))
+    assert await calls() == {"5": 1, "0": 1, "\u2013": 57}
+    facts = {"since_ms": (seconds // 60 - 10) * 60_000, "host": "h", "pid": 7, "queues": {}}
+    entry = f"{seconds * 1000 + 60_000}:token:{json.dumps(facts)}"
+    await queues.run(plain_command("HSET", queues.namespace.workers, "w", entry))
+    found = await calls()
+    assert found["0"] in {10, 11}  # one more if a minute has ended since
+    assert found["5"] == 1
 
 
 async def test_the_overview_without_calls_has_no_chart_of_them(http, queues):

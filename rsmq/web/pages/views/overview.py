@@ -45,7 +45,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     # Workers write once a minute.
     tasks = (await call.read_lasting("/tasks", span=SPANS[0].name))["tasks"]
     return {
-        "chart": await _draw_calls(call, tasks),
+        "chart": await _draw_calls(call, tasks, history, workers["workers"]),
         "alerts": await _with_changes(call, found["alerts"]),
         "number": found["queues"],
         "calm": _calm(workers["workers"]),
@@ -61,7 +61,9 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     }
 
 
-async def _draw_calls(call: PageCall, tasks: list[Any]) -> Chart | None:
+async def _draw_calls(
+    call: PageCall, tasks: list[Any], history: Mapping[str, Any] | None, workers: list[Any]
+) -> Chart | None:
     """Return the chart of the calls of workers, by the busiest queues; None without calls."""
     finished: dict[str, list[int]] = {}
     failed: list[int] = []
@@ -78,12 +80,25 @@ async def _draw_calls(call: PageCall, tasks: list[Any]) -> Chart | None:
     rest = [sum(values) for values in zip(*others, strict=True)]
     start_ms, step_ms = tasks[0]["start_ms"], tasks[0]["step"] * 1000
     begins = [start_ms + at * step_ms for at in range(len(failed))]
+    # Workers store nothing of a minute without calls: it is 0 if no worker can have had one, or if
+    # one has counted then; else a gap.
+    idle = _idle_ms(history)
+    is_known = [
+        any(counts)
+        or begin in idle
+        or any(each["since_ms"] <= begin < each["seen_ms"] for each in workers)
+        for begin, *counts in zip(begins, failed, *finished.values(), strict=True)
+    ]
+
+    def with_gaps(values: list[int]) -> list[int | None]:
+        return [value if known else None for value, known in zip(values, is_known, strict=True)]
+
     chart = make_chart(
         "Calls of workers per minute, by queue (stacked)",
         [
-            *((show_name(name), finished[name]) for name in names[:_BUSIEST]),
-            *([("other queues", rest)] if rest else []),
-            ("failed, of all", failed),
+            *((show_name(name), with_gaps(finished[name])) for name in names[:_BUSIEST]),
+            *([("other queues", with_gaps(rest))] if rest else []),
+            ("failed, of all", with_gaps(failed)),
         ],
         [f"{datetime.fromtimestamp(each / 1000, UTC):%H:%M}" for each in begins],
         is_stacked=True,
@@ -164,6 +179,14 @@ def _recorded_at(history: Mapping[str, Any]) -> str:
         return ""
     end_ms = history["start_ms"] + (known[-1] + 1) * history["step"] * 1000
     return f"at {datetime.fromtimestamp(end_ms / 1000, UTC):%H:%M}"
+
+
+def _idle_ms(history: Mapping[str, Any] | None) -> set[int]:
+    """Return Unix ms of the begins of the minutes in which nothing was received."""
+    if history is None:
+        return set()
+    start, step = history["start_ms"], history["step"] * 1000
+    return {start + at * step for at, number in enumerate(history["received"]) if number == 0}
 
 
 def _last(values: list[float | None]) -> float | None:
