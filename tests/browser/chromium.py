@@ -75,14 +75,15 @@ class Chromium:
     def quit(self):
         self.driver.quit()
 
-    def set_view(self, width=1280, theme="light"):
+    def set_view(self, width=1280, theme="light", *, is_phone=False):
         """Close the page, and show others in a window of this width, in the colours of a theme."""
         self.driver.get("about:blank")
         self.problems()
         self._command(
             "Emulation.setDeviceMetricsOverride",
-            width=width, height=900, deviceScaleFactor=1, mobile=False,
+            width=width, height=900, deviceScaleFactor=1, mobile=is_phone,
         )  # fmt: skip
+        self._command("Emulation.setTouchEmulationEnabled", enabled=is_phone)
         features = [{"name": "prefers-color-scheme", "value": theme}]
         self._command("Emulation.setEmulatedMedia", features=features)
 
