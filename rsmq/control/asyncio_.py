@@ -27,7 +27,8 @@ class AsyncWorkers:
     """
     The workers of a namespace, in all processes, and orders to them.
 
-    A worker reads its orders with its sign of life, so it follows them within about a second.
+    A worker reads its orders with its sign of life, so it follows them within about a second,
+    and within three if it has nothing to do. Then it reads them again before it receives a message.
     Orders belong to the run of a worker: its next run, also under the same name, has none. Each
     ends by itself, so that a forgotten one does no harm. Workers of ``rsmq-worker --processes N``
     have a name each. Consumers that are no workers of this library have no orders.
@@ -122,7 +123,7 @@ class AsyncWorkers:
 
     async def running(self, name: str) -> tuple[RunningCall, ...]:
         """
-        Ask a worker what it runs, and return its report, which takes about a second.
+        Ask a worker what it runs, and return its report, which takes one to three seconds.
 
         An atomic script asks, and reads follow until the report is there. The worker reports each
         second for a minute, so that HTTP and the dashboard show what changes.

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Seconds without a heartbeat until a worker counts as dead.
+#: Seconds without a heartbeat until a worker counts as dead. Heartbeats come each second, and each
+#: three seconds while nothing changes.
 TTL = 5.0
 
 

@@ -105,7 +105,8 @@ def worker(call: Call, /, **options: Any) -> int:
     Orders are given to a worker that runs, by its name, or to all its processes: NAME pause, NAME
     resume, NAME concurrency N (its own again without N), NAME stop, and NAME running, which shows
     what each slot runs, for how long, and the lines where threads and tasks are. A worker follows
-    within about a second. Its next run has no orders; a supervisor starts a stopped process again.
+    within about a second, at rest within three. Its next run has no orders; a supervisor starts a
+    stopped process again.
     """
     args = SimpleNamespace(**options)
     if args.app is None and not (args.list or args.pause or args.resume):

@@ -146,7 +146,7 @@ async def _read_workers(call: ApiCall) -> list[WorkerInfo]:
 
 
 _DONE = ApiAnswer(status=204)
-_STORED = {204: "the order is stored; the worker follows within about a second"}
+_STORED = {204: "the order is stored; the worker follows within a second, at rest within three"}
 _FOR = Field(
     "seconds",
     Shape.NUMBER,

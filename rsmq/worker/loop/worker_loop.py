@@ -58,6 +58,9 @@ from rsmq.worker.stop_event import StopEvent
 
 _log = get_logger("rsmq.worker")
 
+#: The pause between heartbeats of a worker at rest, in those of one that works: together with its
+#: other calls, one call in two seconds. Two seconds are left for a late one, see ``TTL``.
+_HEARTBEATS_PER_REST = 3
 #: How long nothing is prefetched after a worker has died.
 NO_PREFETCH_SECONDS = 10.0
 #: How long no call ends before another thread or task is woken, if calls wait and slots are free.
@@ -180,6 +183,7 @@ class WorkerLoop:
         self._is_asleep = False
         self._jobs_before_wake_up = 1
         self._next_heartbeat_at = 0.0
+        self._last_info: dict[str, Any] = {}
         self._last_progress = (0.0, -1)
         self.is_stopping = self._has_called_before_stop = self._has_interrupted = False
         self._heartbeat_at = self._turn_at = time.monotonic()
@@ -337,7 +341,7 @@ class WorkerLoop:
             connection.attempt(self._settler.write_step)
         self._heartbeat.renew(now)
         self._gates.sync(now)
-        if now >= self._next_heartbeat_at:
+        if now >= self._heartbeat_due_at():
             self._next_heartbeat_at = now + HEARTBEAT_SECONDS
             self._abandon_hung_calls(now)
             if not connection.attempt(self._send_heartbeat) and connection.is_pausing:
@@ -424,11 +428,36 @@ class WorkerLoop:
 
     # Sign of life.
 
+    def _heartbeat_due_at(self) -> float:
+        """
+        Return the monotonic seconds of the next heartbeat, which is later while the worker rests.
+
+        If a message arrives, an old heartbeat is renewed first: then a worker that was paused in
+        the meantime does not receive the message.
+        """
+        at = self._next_heartbeat_at
+        return at + (_HEARTBEATS_PER_REST - 1) * HEARTBEAT_SECONDS if self._is_at_rest() else at
+
+    def _is_at_rest(self) -> bool:
+        """Return whether a heartbeat would report nothing new, and no queue needs a look."""
+        return (
+            not (self.run_queue.running_count or self._settler or self._quarantine)
+            and not self._connection.has_failed
+            and self._orders == NO_ORDERS
+            and all(
+                not (lane.in_flight or lane.closed_reason)
+                and (lane.is_waiting or not lane.is_active)
+                for lane in self._lanes
+            )
+            and self.info() == self._last_info
+        )
+
     def _send_heartbeat(self) -> bool:
         sent_at = time.monotonic()
         report = encode_report(report_calls(self.run_queue)) if self._orders.is_watched else b""
-        orders = self._connection.send_heartbeat(self.info(), report)
-        self._heartbeat_at = sent_at
+        info = self.info()
+        orders = self._connection.send_heartbeat(info, report)
+        self._heartbeat_at, self._last_info = sent_at, info
         if orders != self._orders:
             self._follow(orders)
         self._dead_workers.forget(sent_at)
@@ -620,7 +649,7 @@ class WorkerLoop:
         """Return how long to sleep, in seconds, and how many finished calls end the sleep."""
         if self._settler or (self.is_stopping and self._can_end()):  # a step has not written all
             return 0.0, 1
-        next_at = min(self._next_heartbeat_at, self._heartbeat.renew_at(), self._gates.due_at())
+        next_at = min(self._heartbeat_due_at(), self._heartbeat.renew_at(), self._gates.due_at())
         pause = min(next_at, self._stop_deadline) - now
         if self.is_stopping or not self._may_begin(now):
             return min(pause, _SHUTDOWN_POLL_SECONDS if self.is_stopping else pause), 1
