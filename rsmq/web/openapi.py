@@ -142,7 +142,7 @@ def _responses(route: Route) -> dict[str, Any]:
     for status, text in route.answers.items():
         responses[str(status)] = {"description": text}
         if status != 204:  # noqa: PLR2004 - no content
-            responses[str(status)]["content"] = _result(route.result)
+            responses[str(status)]["content"] = _result(route.result_fields)
     for status, text in PROBLEMS.items():
         responses[str(status)] = {"description": text, "content": _PROBLEM_CONTENT}
     return responses
@@ -212,7 +212,8 @@ def _property(each: Field, *, is_closed: bool) -> dict[str, Any]:
     """Return the schema of a field, which may be null if it may be left out."""
     schema = {**each.kind.value.schema, **each.rule}
     if each.items:
-        schema["items"] = _object(each.items, is_closed=is_closed)
+        items = _object(each.items, is_closed=is_closed)
+        schema |= items if each.kind is Shape.OBJECT else {"items": items}
     if not each.required and "type" in schema:
         schema["type"] = [schema["type"], "null"]
         if "enum" in schema:

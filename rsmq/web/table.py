@@ -8,15 +8,25 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from rsmq.codecs import Codec
 from rsmq.model import Message
 from rsmq.search.redaction import Redaction
 from rsmq.web.bodies import whole_bodies_of
 from rsmq.web.client import Client
-from rsmq.web.fields import Field
+from rsmq.web.fields import Field, fields_of
 from rsmq.web.walks import QueueWalks
+
+#: The content of an answer.
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 
 class Scope(Enum):
@@ -48,7 +58,7 @@ class RawBody:
 
 
 @dataclass(frozen=True, slots=True)
-class ApiAnswer:
+class ApiAnswer(Generic[T]):
     """
     The answer of a handler.
 
@@ -62,7 +72,7 @@ class ApiAnswer:
         ids: for the audit stream, the first of these.
     """
 
-    content: Any = None
+    content: T = None  # type: ignore[assignment]
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     messages: tuple[Message[bytes], ...] = ()
@@ -116,11 +126,11 @@ class ApiCall:
         return whole_bodies_of(self.queues)
 
 
-Handler: TypeAlias = Callable[[ApiCall], Coroutine[Any, Any, ApiAnswer]]
+Handler: TypeAlias = Callable[[ApiCall], Coroutine[Any, Any, ApiAnswer[T]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class Route(Generic[T]):
     """
     An entry of the table.
 
@@ -133,7 +143,7 @@ class Route:
         query: the fields of the query.
         body: the fields of the JSON body; or RawBody.
         answers: what each status means that is not an error.
-        result: the fields of a JSON answer, or RawBody.
+        result: the form of a JSON answer: a TypedDict, or its fields; or RawBody.
         idempotent: whether it takes ``Idempotency-Key``.
         is_preview: whether it only stores what a later call is to change. It is not recorded.
         is_long: whether its work grows with the queue, so that Redis may need seconds for it.
@@ -145,12 +155,12 @@ class Route:
     path: str
     scope: Scope | None
     summary: str
-    handler: Handler
+    handler: Handler[T]
     calls: tuple[str, ...] = ()
     query: tuple[Field, ...] = ()
     body: tuple[Field, ...] | RawBody = ()
     answers: Mapping[int, str] = field(default_factory=lambda: {200: "done"})
-    result: tuple[Field, ...] | RawBody = ()
+    result: type[T] | tuple[Field, ...] | RawBody = ()
     idempotent: bool = False
     is_preview: bool = False
     is_long: bool = False
@@ -160,3 +170,8 @@ class Route:
     def is_reading(self) -> bool:
         """Whether its scope allows no changes."""
         return self.scope is None or self.scope in READING
+
+    @property
+    def result_fields(self) -> tuple[Field, ...] | RawBody:
+        """The fields of its JSON answer, or RawBody."""
+        return fields_of(self.result) if isinstance(self.result, type) else self.result

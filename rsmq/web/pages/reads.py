@@ -19,6 +19,7 @@ from rsmq.errors import RSMQError
 from rsmq.web.api import Api, ApiCaller
 from rsmq.web.fields import Refused
 from rsmq.web.problems import describe
+from rsmq.web.routes import PATHS
 
 #: Seconds between two looks of a page, while Redis answers within ``_SLOW_SECONDS``.
 REFRESH_SECONDS = 2.0
@@ -176,16 +177,16 @@ class PageReads:
     ages: list[float] = field(default_factory=list)
 
     async def __call__(
-        self, path: str, names: Mapping[str, str] | None = None, /, **query: object
+        self, answer: type | str, names: Mapping[str, str] | None = None, /, **query: object
     ) -> Any:
         """Read an entry, as ``Read`` says."""
-        return await self._read(path, names, query, is_lasting=False)
+        return await self._read(_path_of(answer), names, query, is_lasting=False)
 
     async def read_lasting(
-        self, path: str, names: Mapping[str, str] | None = None, /, **query: object
+        self, answer: type | str, names: Mapping[str, str] | None = None, /, **query: object
     ) -> Any:
         """Read an entry, or take its answer of the last minute, unless an action was run since."""
-        return await self._read(path, names, query, is_lasting=True)
+        return await self._read(_path_of(answer), names, query, is_lasting=True)
 
     async def _read(
         self,
@@ -211,12 +212,17 @@ class NewReads:
     caller: ApiCaller
 
     async def __call__(
-        self, path: str, names: Mapping[str, str] | None = None, /, **query: object
+        self, answer: type | str, names: Mapping[str, str] | None = None, /, **query: object
     ) -> Any:
         """Read an entry, as ``Read`` says; an error of Redis is raised."""
         texts = _texts_of(query)
-        answer = await self.api.call(self.caller, "GET", path, names or {}, query=texts.items())
-        return answer.content
+        path = _path_of(answer)
+        found = await self.api.call(self.caller, "GET", path, names or {}, query=texts.items())
+        return found.content
+
+
+def _path_of(answer: type | str) -> str:
+    return answer if isinstance(answer, str) else PATHS[answer]
 
 
 def _texts_of(query: Mapping[str, object]) -> dict[str, str]:

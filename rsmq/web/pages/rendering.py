@@ -41,6 +41,13 @@ def render(template: str, values: Mapping[str, Any]) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
+def values_of(record: object) -> Mapping[str, Any]:
+    """Return the attributes of the record of a page by their names."""
+    if isinstance(record, Mapping):
+        return record
+    return {name: getattr(record, name) for name in dir(record) if not name.startswith("_")}
+
+
 @cache
 def read_file(name: str) -> tuple[bytes, str] | None:
     """Return the content and the media type of a file of the pages; None without it."""

@@ -38,7 +38,7 @@ from rsmq.web.pages.page_request import (
     session_cookie,
 )
 from rsmq.web.pages.reads import REFRESH_SECONDS, NewReads, PageReads, SharedReads
-from rsmq.web.pages.rendering import render
+from rsmq.web.pages.rendering import render, values_of
 from rsmq.web.pages.responses import SiteView, make_page, protect, send_file
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views import PAGES
@@ -188,18 +188,19 @@ class Site:
             page, names = self._router.find(request.method, request.path)
             call.check(page.scope, names.get("queue"))
             call = replace(call, names=names)
-            values = await page.view(call)
+            shown = await page.view(call)
         except (Refused, RSMQError, RedisError, OSError) as error:
             if not reads_pages(request.headers):
                 raise
             problem = describe(error, may_repeat=request.method == "GET")
             return self._show_problem(problem, request.links, call, page, request)
         flash = read_flash(request.headers)
+        is_live = page.refreshes and getattr(shown, "is_live", True)
         content = render(
             page.template,
             {
-                "refresh": self._reads.interval if page.refreshes else 0,
-                **values,
+                "refresh": self._reads.interval if is_live else 0,
+                **values_of(shown),
                 "site": self._view_of(request.links, call, page, request),
                 "links": request.links,
                 "call": call,

@@ -6,24 +6,36 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar, overload
 
 from rsmq.web.api import ApiCaller
 from rsmq.web.fields import Refused
 from rsmq.web.table import Scope
 
+R = TypeVar("R")
+
 
 class Read(Protocol):
     """Reads an entry of the API as the caller of a page, shared with others for a moment."""
 
+    @overload
     def __call__(
-        self, path: str, names: Mapping[str, str] | None = None, /, **query: object
+        self, answer: type[R], names: Mapping[str, str] | None = None, /, **query: object
+    ) -> Awaitable[R]: ...
+
+    @overload
+    def __call__(
+        self, answer: str, names: Mapping[str, str] | None = None, /, **query: object
+    ) -> Awaitable[Any]: ...
+
+    def __call__(
+        self, answer: Any, names: Mapping[str, str] | None = None, /, **query: object
     ) -> Awaitable[Any]:
         """
-        Return the content of the answer of ``GET path``.
+        Return the content of the answer of a ``GET``.
 
         Args:
-            path: as in the table of operations, ``/queues/{queue}``.
+            answer: the TypedDict of the entry in the table of operations, or its path.
             names: the names in the path.
             query: the fields of its query; one that is None is not passed.
 
@@ -89,7 +101,7 @@ class PageCall:
         return True
 
 
-View: TypeAlias = Callable[[PageCall], Coroutine[Any, Any, Mapping[str, Any]]]
+View: TypeAlias = Callable[[PageCall], Coroutine[Any, Any, object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +113,8 @@ class PageEntry:
         path: parts in braces are names.
         template: the file that shows it.
         scope: what its caller needs, for the queue ``queue`` of the path, or for any.
-        view: returns the values for its template; with ``refresh`` 0 the page does not refresh
-            itself this time.
+        view: returns the record for its template. If its ``is_live`` is false, the page does not
+            refresh itself this time.
         menu: its name in the menu of all pages; None if it is not there.
         below: the path of the page in the menu to which it belongs.
         refreshes: whether an open page is asked for again; not if its view is expensive.

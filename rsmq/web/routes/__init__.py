@@ -47,3 +47,10 @@ TABLE: tuple[Route, ...] = tuple(
     )
     for each in module.ROUTES
 )  # fmt: skip
+
+#: The paths of the entries that pages read, by their answers.
+PATHS: dict[type, str] = {
+    each.result: each.path
+    for each in TABLE
+    if each.method == "GET" and isinstance(each.result, type)
+}

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Annotated, TypedDict
 
 from rsmq.control.operations import list_workers, parse_workers
 from rsmq.errors import FlowNotFound, InvalidFormat, RSMQError
 from rsmq.jobs.flows.asyncio_ import AsyncFlowHandle
 from rsmq.search.everywhere import QUEUES_PER_STEP, FoundPlace, find_in_queues
 from rsmq.web.fields import Field, Shape
-from rsmq.web.routes.forms import bad_cursor, make_cursor, may, read_cursor
+from rsmq.web.routes.forms import bad_cursor, make_cursor, may, read_cursor, show_as
 from rsmq.web.search import MAX_SECONDS, run_paced
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import MAX_LABEL
@@ -22,7 +23,27 @@ from rsmq.wire.names import is_encodable
 _MAX_FOUND, _MAX_NAMES = 200, 50
 
 
-async def _find(call: ApiCall) -> ApiAnswer:
+class PlaceJson(TypedDict):
+    """A thing that was found."""
+
+    kind: Annotated[str, "message, job, unique_key, group, limit_key, task, queue, worker or flow."]
+    queue: Annotated[str, "Its queue; empty without one."]
+    name: Annotated[str, "Its id or its name; of a key or a group the id of one of its messages."]
+
+
+class FoundJson(TypedDict):
+    """The results of a search."""
+
+    found: Annotated[list[PlaceJson], "What was found."]
+    looked_at: Annotated[int, "The number of queues that were looked at."]
+    cursor: Annotated[
+        str | None,
+        "For the other queues; null after the last. A search takes a tenth of Redis's time, and "
+        "ends after two seconds.",
+    ]
+
+
+async def _find(call: ApiCall) -> ApiAnswer[FoundJson]:
     text = call.values["q"].strip()
     if not 1 <= len(text) <= MAX_LABEL or not is_encodable(text):
         raise InvalidFormat("q", value=text, hint=f"It is a text of 1 to {MAX_LABEL} characters.")
@@ -51,7 +72,7 @@ async def _find(call: ApiCall) -> ApiAnswer:
             found += of_step
     # Names of tasks are figures; the others may come from bodies.
     shown = [
-        each._asdict()
+        show_as(PlaceJson, each)
         for each in found
         if each.kind in _FIGURES or may(call, Scope.PEEK, each.queue)
     ]
@@ -85,17 +106,6 @@ ROUTES = (
             required=True),
             Field("cursor", Shape.TEXT, "The cursor of the answer before."),
         ),
-        result=(
-            Field("found", Shape.OBJECTS, "What was found.", items=(
-                Field("kind", Shape.TEXT, "message, job, unique_key, group, limit_key, task, "
-                "queue, worker or flow."),
-                Field("queue", Shape.TEXT, "Its queue; empty without one."),
-                Field("name", Shape.TEXT, "Its id or its name; of a key or a group the id of one "
-                "of its messages."),
-            )),
-            Field("looked_at", Shape.WHOLE, "The number of queues that were looked at."),
-            Field("cursor", Shape.TEXT, "For the other queues; null after the last. A search "
-            "takes a tenth of Redis's time, and ends after two seconds."),
-        ),
+        result=FoundJson,
     ),
 )  # fmt: skip

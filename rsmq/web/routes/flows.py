@@ -5,7 +5,7 @@ Operations on flows of tasks.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from rsmq.errors import ClientClosed, FlowCancelled, FlowFailed, FlowNotEnded
 from rsmq.jobs.flows.asyncio_ import AsyncFlowHandle
@@ -13,17 +13,61 @@ from rsmq.jobs.flows.operations import MAX_LISTED
 from rsmq.jobs.flows.status import FlowState, FlowStatus, NodeStatus
 from rsmq.search.redaction import Redaction
 from rsmq.web.fields import Field, Shape, between, one_of
-from rsmq.web.routes.forms import may, show_named
+from rsmq.web.routes.forms import may, show_as
 from rsmq.web.routes.receives import check_wait, while_admitted
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 
-def _show_node(node: NodeStatus, redaction: Redaction) -> dict[str, Any]:
-    return {
-        **show_named(_NODE[:-2], node),
-        "error": redaction.failure(node.error),
-        "result": redaction.result(node.raw_result),
-    }
+class NodeJson(TypedDict):
+    """A node of a flow."""
+
+    number: Annotated[int, "Its number, from 0."]
+    task: Annotated[str, "The name of its task."]
+    queue: Annotated[str, "Its queue."]
+    after: Annotated[list[int], "The numbers of the nodes that it waits for."]
+    is_finally: Annotated[bool, "Whether it runs after all others."]
+    is_added: Annotated[bool, "Whether a node has added it while the flow ran."]
+    state: Annotated[
+        str,
+        "pending, waiting, running, retrying, succeeded, failed, cancelled, expired or skipped.",
+    ]
+    id: Annotated[str | None, "The id of its message."]
+    error: Annotated[str | None, "Type and text of its failure."]
+    result: Annotated[Any, "Its result, if another node or the flow uses it."]
+
+
+class FlowJson(TypedDict):
+    """A flow of tasks."""
+
+    id: Annotated[str, "Its id."]
+    state: Annotated[str, "running, succeeded, failed or cancelled."]
+    is_ended: Annotated[bool, "Whether it changes no more."]
+    total: Annotated[int, "The number of its nodes."]
+    done: Annotated[int, "How many have ended or were skipped."]
+    counts: Annotated[
+        dict[str, int], "How many nodes are in each state; sent: those that have not ended."
+    ]
+    sent_at: Annotated[str, "When it was sent.", Shape.TIME]
+    ended_at: Annotated[str | None, "When it ended.", Shape.TIME]
+    task: Annotated[str, "The name of the task of its first node."]
+    queues: Annotated[list[str], "The queues of its nodes."]
+
+
+class FlowWithNodesJson(FlowJson):
+    """A flow of tasks, with its nodes."""
+
+    nodes: Annotated[list[NodeJson], "Its nodes, in the order of their numbers."]
+
+
+class FlowsJson(TypedDict):
+    """The flows that were sent last."""
+
+    flows: Annotated[list[FlowJson], "Those to all of whose queues the caller has the right."]
+
+
+def _show_node(node: NodeStatus, redaction: Redaction) -> NodeJson:
+    error, result = redaction.failure(node.error), redaction.result(node.raw_result)
+    return show_as(NodeJson, node, error=error, result=result)
 
 
 async def _find(call: ApiCall, scope: Scope) -> tuple[AsyncFlowHandle, FlowStatus]:
@@ -42,21 +86,14 @@ async def _read(
     return status
 
 
-async def _list(call: ApiCall) -> ApiAnswer:
+async def _list(call: ApiCall) -> ApiAnswer[FlowsJson]:
     state, limit = call.values.get("state"), call.values.get("limit", 100)
     found = await call.queues.flows(state=state, max_flows=limit)
-    return ApiAnswer(
-        {
-            "flows": [
-                _show(each)
-                for each in found
-                if all(may(call, Scope.PEEK, queue) for queue in each.queues)
-            ]
-        }
-    )
+    seen = (each for each in found if all(may(call, Scope.PEEK, queue) for queue in each.queues))
+    return ApiAnswer({"flows": [show_as(FlowJson, each) for each in seen]})
 
 
-async def _get(call: ApiCall) -> ApiAnswer:
+async def _get(call: ApiCall) -> ApiAnswer[FlowWithNodesJson]:
     flow, status = await _find(call, Scope.PEEK)
     wait = check_wait(call)
     if wait and not status.is_ended:
@@ -65,11 +102,7 @@ async def _get(call: ApiCall) -> ApiAnswer:
             await while_admitted(call, flow.result(wait), _forget)
     status = await _read(call, Scope.PEEK, flow, "all")  # nodes may have been added
     nodes = [_show_node(each, call.redaction) for each in status.nodes]
-    return ApiAnswer({**_show(status), "nodes": nodes})
-
-
-def _show(status: FlowStatus) -> dict[str, Any]:
-    return show_named(_FLOW, status)
+    return ApiAnswer({**show_as(FlowJson, status), "nodes": nodes})
 
 
 async def _forget(_: object) -> None:
@@ -80,34 +113,6 @@ async def _cancel(call: ApiCall) -> ApiAnswer:
     await _find(call, Scope.MANAGE)
     return ApiAnswer({"result": (await call.queues.flow(call.names["flow"]).cancel()).value})
 
-
-_NODE = (
-    Field("number", Shape.WHOLE, "Its number, from 0."),
-    Field("task", Shape.TEXT, "The name of its task."),
-    Field("queue", Shape.TEXT, "Its queue."),
-    Field("after", Shape.NUMBERS, "The numbers of the nodes that it waits for."),
-    Field("is_finally", Shape.FLAG, "Whether it runs after all others."),
-    Field("is_added", Shape.FLAG, "Whether a node has added it while the flow ran."),
-    Field("state", Shape.TEXT, "pending, waiting, running, retrying, succeeded, failed, cancelled, "
-    "expired or skipped."),
-    Field("id", Shape.TEXT, "The id of its message."),
-    Field("error", Shape.TEXT, "Type and text of its failure."),
-    Field("result", Shape.ANY, "Its result, if another node or the flow uses it."),
-)  # fmt: skip
-
-_FLOW = (
-    Field("id", Shape.TEXT, "Its id."),
-    Field("state", Shape.TEXT, "running, succeeded, failed or cancelled."),
-    Field("is_ended", Shape.FLAG, "Whether it changes no more."),
-    Field("total", Shape.WHOLE, "The number of its nodes."),
-    Field("done", Shape.WHOLE, "How many have ended or were skipped."),
-    Field("counts", Shape.OBJECT, "How many nodes are in each state; sent: those that have not "
-    "ended."),
-    Field("sent_at", Shape.TIME, "When it was sent."),
-    Field("ended_at", Shape.TIME, "When it ended."),
-    Field("task", Shape.TEXT, "The name of the task of its first node."),
-    Field("queues", Shape.TEXTS, "The queues of its nodes."),
-)  # fmt: skip
 
 ROUTES = (
     Route(
@@ -123,8 +128,7 @@ ROUTES = (
                 rule=between(1, MAX_LISTED),
             ),
         ),
-        result=(Field("flows", Shape.OBJECTS, "Those to all of whose queues the caller has the "
-        "right.", items=_FLOW),),
+        result=FlowsJson,
     ),
     Route(
         "GET", "/flows/{flow}", Scope.PEEK,
@@ -135,11 +139,7 @@ ROUTES = (
                 "wait", Shape.NUMBER, "Seconds to wait for its end, 0 to 60.", rule=between(0, 60)
             ),
         ),
-        result=(
-            *_FLOW,
-            Field("nodes", Shape.OBJECTS, "Its nodes, in the order of their numbers.",
-                items=_NODE),
-        ),
+        result=FlowWithNodesJson,
     ),
     Route(
         "POST", "/flows/{flow}:cancel", Scope.MANAGE,

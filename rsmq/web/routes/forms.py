@@ -8,9 +8,9 @@ import base64
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import asdict, fields, is_dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from rsmq.errors import InvalidFormat
 from rsmq.model import Message, QueueAttributes, StoredMessage, make_received_message
@@ -22,6 +22,8 @@ from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape
 from rsmq.web.send_fields import list_shown_facts
 from rsmq.web.table import ApiCall, Scope
 from rsmq.wire.names import is_encodable
+
+R = TypeVar("R")
 
 #: The name of a queue in the path of an entry.
 QUEUE = "queue"
@@ -153,18 +155,34 @@ async def raise_unchanged(call: ApiCall) -> None:
 
 def show_value(value: Any) -> Any:
     """Return a value of the model as one of JSON."""
+    if isinstance(value, tuple):
+        return [show_value(each) for each in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
     return value.isoformat() if isinstance(value, datetime) else value
 
 
 def show_fields(record: Any) -> dict[str, Any]:
     """Return the fields of a record of the model as values of JSON."""
-    values = {each.name: show_value(getattr(record, each.name)) for each in fields(record)}
-    return {name: whole(value) if name.endswith("_ms") else value for name, value in values.items()}
+    return {each.name: _show(each.name, getattr(record, each.name)) for each in fields(record)}
 
 
-def show_named(named: Iterable[Field], record: Any) -> dict[str, Any]:
-    """Return the attributes of a record that fields of an answer name, as values of JSON."""
-    return {each.name: show_value(getattr(record, each.name)) for each in named}
+def show_as(answer: type[R], record: object, **others: object) -> R:
+    """
+    Return an answer with the attributes of a record that its keys name, as values of JSON.
+
+    Args:
+        others: the values of keys that the record lacks, or of which the reader sees others.
+    """
+    values = {
+        name: others[name] if name in others else _show(name, getattr(record, name))
+        for name in answer.__annotations__
+    }
+    return cast("R", values)
+
+
+def _show(name: str, value: Any) -> Any:
+    return whole(value) if name.endswith("_ms") else show_value(value)
 
 
 def show_attributes(name: str, attributes: QueueAttributes) -> dict[str, Any]:

@@ -4,37 +4,81 @@ Operations on jobs: what has become of tracked messages.
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from rsmq.errors import ClientClosed, JobNotEnded
 from rsmq.jobs.asyncio_ import AsyncJobHandle, list_jobs
 from rsmq.jobs.status import JobState, JobStatus
 from rsmq.search.redaction import MARK
 from rsmq.web.fields import Field, Shape, between, one_of
-from rsmq.web.routes.forms import QUEUE, may, show_named
+from rsmq.web.routes.forms import QUEUE, may, show_as
 from rsmq.web.routes.receives import check_wait, while_admitted
 from rsmq.web.search import run_paced
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 
-def _show(status: JobStatus[Any], call: ApiCall) -> dict[str, Any]:
+class ProgressJson(TypedDict):
+    """The progress that a handler has reported."""
+
+    done: Annotated[float, "How much is done."]
+    total: Annotated[float | None, "How much there is to do."]
+    text: Annotated[str, "What it does; may be empty."]
+
+
+class FollowingJson(TypedDict):
+    """The job of a task that followed another one."""
+
+    queue: Annotated[str, "Its queue."]
+    id: Annotated[str, "Its id."]
+
+
+class JobJson(TypedDict):
+    """The state of a tracked message."""
+
+    queue: Annotated[str, "Its queue."]
+    id: Annotated[str, "The id of the message."]
+    state: Annotated[str, "waiting, running, retrying, succeeded, failed, cancelled or expired."]
+    is_ended: Annotated[bool, "Whether it changes no more."]
+    attempt: Annotated[int, "The number of the last attempt."]
+    worker: Annotated[str | None, "The worker of that attempt."]
+    begun_at: Annotated[str | None, "When that attempt began.", Shape.TIME]
+    ended_at: Annotated[
+        str | None,
+        "When the job ended; null for one that has expired and of which that is not stored.",
+        Shape.TIME,
+    ]
+    error: Annotated[str | None, "Type and text of the last failure."]
+    progress: Annotated[ProgressJson | None, "What its handler has reported."]
+    is_cancelling: Annotated[bool, "Whether its consumer is to cancel it."]
+    following: Annotated[
+        FollowingJson | None,
+        "The job of the task that its then has sent; null if none was, or the caller has no right "
+        "to its queue.",
+    ]
+    result: Annotated[Any, "What its handler returned."]
+
+
+class JobsJson(TypedDict):
+    """The jobs of a queue."""
+
+    jobs: Annotated[list[JobJson], "As of a single job."]
+
+
+def _show(status: JobStatus[Any], call: ApiCall) -> JobJson:
     redaction, following = call.redaction, status.following
     if following is not None and not may(call, Scope.PEEK, following.queue):
         following = None
-    progress = None if status.progress is None else asdict(status.progress)
+    progress = status.progress and show_as(ProgressJson, status.progress)
     if progress and redaction and progress["text"]:
         progress["text"] = MARK  # which may quote the body
-    return {
-        **show_named(_JOB[:-1], status),
-        "error": redaction.failure(status.error),
-        "progress": progress,
-        "following": None if following is None else asdict(following),
-        "result": redaction.result(status.raw_result),
-    }
+    return show_as(
+        JobJson, status, progress=progress,
+        following=following and show_as(FollowingJson, following),
+        error=redaction.failure(status.error), result=redaction.result(status.raw_result),
+    )  # fmt: skip
 
 
-async def _get(call: ApiCall) -> ApiAnswer:
+async def _get(call: ApiCall) -> ApiAnswer[JobJson]:
     # A read of an operator does not end the record of a job that has expired.
     job = AsyncJobHandle[Any](call.queues, call.names[QUEUE], call.names["id"], only_reads=True)
     wait = check_wait(call)
@@ -52,7 +96,7 @@ async def _forget(_: object) -> None:
     """A job is read again by the next call."""
 
 
-async def _list(call: ApiCall) -> ApiAnswer:
+async def _list(call: ApiCall) -> ApiAnswer[JobsJson]:
     state, limit = call.values.get("state"), call.values.get("limit", 100)
     # It looks at all keys of the database, so its steps are paced with those of searches.
     found = await list_jobs(call.queues, call.names[QUEUE], state, limit, run_paced)
@@ -67,25 +111,6 @@ async def _cancel(call: ApiCall) -> ApiAnswer:
 
 
 _WAIT = Field("wait", Shape.NUMBER, "Seconds to wait for its end, 0 to 60.", rule=between(0, 60))
-_JOB = (
-    Field("queue", Shape.TEXT, "Its queue."),
-    Field("id", Shape.TEXT, "The id of the message."),
-    Field("state", Shape.TEXT, "waiting, running, retrying, succeeded, failed, cancelled "
-    "or expired."),
-    Field("is_ended", Shape.FLAG, "Whether it changes no more."),
-    Field("attempt", Shape.WHOLE, "The number of the last attempt."),
-    Field("worker", Shape.TEXT, "The worker of that attempt."),
-    Field("begun_at", Shape.TIME, "When that attempt began."),
-    Field("ended_at", Shape.TIME, "When the job ended; null for one that has expired and "
-    "of which that is not stored."),
-    Field("error", Shape.TEXT, "Type and text of the last failure."),
-    Field("progress", Shape.OBJECT, "done, total and text, as its handler reported."),
-    Field("is_cancelling", Shape.FLAG, "Whether its consumer is to cancel it."),
-    Field("following", Shape.OBJECT, "queue and id of the job of the task that its then has sent; "
-    "null if none was, or the caller has no right to its queue."),
-    Field("result", Shape.ANY, "What its handler returned."),
-)  # fmt: skip
-
 ROUTES = (
     Route(
         "GET", "/queues/{queue}/jobs", Scope.PEEK,
@@ -101,13 +126,13 @@ ROUTES = (
                 rule=between(1, 10_000),
             ),
         ),
-        result=(Field("jobs", Shape.OBJECTS, "As of a single job.", items=_JOB),),
+        result=JobsJson,
     ),
     Route(
         "GET", "/queues/{queue}/jobs/{id}", Scope.PEEK,
         "Read what has become of a message, and wait for its result.", _get,
         ("job", "wait_for_jobs"), query=(_WAIT,),
-        result=_JOB,
+        result=JobJson,
     ),
     Route(
         "POST", "/queues/{queue}/jobs/{id}:cancel", Scope.MANAGE,

@@ -4,10 +4,11 @@ The parts that several pages show: figures, columns of tables, charts of a histo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeAlias
 
 from rsmq.web.pages.charts import Chart, Mark, make_chart, make_spark, without_end
 from rsmq.web.pages.formats import show_number
@@ -75,6 +76,19 @@ def sortable(
     rest = {name: value for name, value in query.items() if name not in {"sort", "cursor"}}
     order = ("descending" if is_descending else "ascending") if is_now else None
     return Column(title, style, with_query({**rest, "sort": wanted}) or "?", order)
+
+
+#: A tab for a state: its title, its address, and whether it is the current one.
+StateTab: TypeAlias = tuple[str, str, bool]
+
+
+def state_tabs(states: Iterable[StrEnum], current: str | None) -> list[StateTab]:
+    """Return the tabs of a list by state, with one for all."""
+    values = [None, *(each.value for each in states)]
+    return [
+        ((each or "all").capitalize(), with_query({"state": each}) or "?", each == current)
+        for each in values
+    ]
 
 
 @dataclass(frozen=True, slots=True)

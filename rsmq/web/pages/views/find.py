@@ -5,10 +5,12 @@ The results of the field at the head of each page.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 from rsmq.web.pages.links import with_query
 from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.routes.find import FoundJson, PlaceJson
 from rsmq.web.table import Scope
 
 #: The names of the kinds, for people.
@@ -19,20 +21,26 @@ _KINDS = {
 }  # fmt: skip
 
 
-async def _show(call: PageCall) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class FindPage:
+    """The results of a search for a text, and the address of the search in the next queues."""
+
+    kinds: ClassVar[Mapping[str, str]] = _KINDS
+    q: str
+    found: list[PlaceJson]
+    looked_at: int
+    next: str | None
+
+
+async def _show(call: PageCall) -> FindPage:
     """Return the values: three commands, and one for each 50 queues, for two seconds at most."""
     text = call.query.get("q", "").strip()
     cursor = call.query.get("cursor")
     if not text:
-        return {"q": "", "found": [], "next": None, "looked_at": 0, "kinds": _KINDS}
-    page = await call.read("/find", q=text, cursor=cursor)
-    return {
-        "q": text,
-        "found": page["found"],
-        "looked_at": page["looked_at"],
-        "next": page["cursor"] and with_query({"q": text, "cursor": page["cursor"]}),
-        "kinds": _KINDS,
-    }
+        return FindPage("", [], 0, None)
+    page = await call.read(FoundJson, q=text, cursor=cursor)
+    following = page["cursor"] and with_query({"q": text, "cursor": page["cursor"]})
+    return FindPage(text, page["found"], page["looked_at"], following)
 
 
 PAGES = (PageEntry("/find", "find.html", Scope.STATS, _show, refreshes=False),)

@@ -4,13 +4,14 @@ The flows of tasks; the graph of one, and its nodes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from rsmq.jobs.flows.status import FlowState
-from rsmq.web.pages.links import with_query
 from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.pages.views.figures import StateTab, state_tabs
+from rsmq.web.routes.flows import FlowJson, FlowsJson, FlowWithNodesJson, NodeJson
 from rsmq.web.table import Scope
 
 #: The largest graph that is drawn; of larger ones there is the table only.
@@ -68,7 +69,7 @@ class Graph:
     edges: Sequence[str]
 
 
-def draw(nodes: Sequence[Mapping[str, Any]]) -> Graph | None:
+def draw(nodes: Sequence[NodeJson]) -> Graph | None:
     """
     Return the drawing of nodes, each to the right of those before it.
 
@@ -105,12 +106,12 @@ def draw(nodes: Sequence[Mapping[str, Any]]) -> Graph | None:
     return Graph(width, height, [*boxes.values()], edges)
 
 
-def _job_of(node: Mapping[str, Any]) -> tuple[str, str] | None:
-    is_known = node["id"] and node["state"] not in _JOBLESS
-    return (node["queue"], node["id"]) if is_known else None
+def _job_of(node: NodeJson) -> tuple[str, str] | None:
+    id = None if node["state"] in _JOBLESS else node["id"]
+    return (node["queue"], id) if id else None
 
 
-def _columns(nodes: Sequence[Mapping[str, Any]]) -> dict[int, int]:
+def _columns(nodes: Sequence[NodeJson]) -> dict[int, int]:
     """Return the column of each node by its number, behind those before it, in any order."""
     columns: dict[int, int] = {}
     left = [node for node in nodes if not node["is_finally"]]
@@ -124,33 +125,40 @@ def _columns(nodes: Sequence[Mapping[str, Any]]) -> dict[int, int]:
     return {**{node["number"]: last for node in nodes}, **columns}
 
 
-async def _show(call: PageCall) -> Mapping[str, Any]:
-    flow = await call.read("/flows/{flow}", {"flow": call.names["flow"]})
-    return {
-        "flow": flow,
-        "graph": draw(flow["nodes"]),
-        "signs": _SIGNS,
-        "jobless": _JOBLESS,
-        "most": _MAX_DRAWN,
-        "most_rows": _MAX_ROWS,
-        "box": (_WIDTH, _HEIGHT),
-        "counts": [(name, number) for name, number in flow["counts"].items() if number],
-        "is_ended": flow["is_ended"],
-    }
+@dataclass(frozen=True, slots=True)
+class FlowPage:
+    """A flow, its drawing, and how many of its nodes are in each state."""
+
+    signs: ClassVar[Mapping[str, tuple[str, str]]] = _SIGNS
+    jobless: ClassVar[Collection[str]] = _JOBLESS
+    most: ClassVar[int] = _MAX_DRAWN
+    most_rows: ClassVar[int] = _MAX_ROWS
+    box: ClassVar[tuple[int, int]] = (_WIDTH, _HEIGHT)
+    flow: FlowWithNodesJson
+    graph: Graph | None
+    counts: list[tuple[str, int]]
 
 
-async def _list(call: PageCall) -> Mapping[str, Any]:
+async def _show(call: PageCall) -> FlowPage:
+    flow = await call.read(FlowWithNodesJson, {"flow": call.names["flow"]})
+    counts = [(name, number) for name, number in flow["counts"].items() if number]
+    return FlowPage(flow, draw(flow["nodes"]), counts)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowsPage:
+    """The flows that were sent last, those in a state or all."""
+
+    limit: ClassVar[int] = _MAX_LISTED
+    flows: list[FlowJson]
+    state: str | None
+    tabs: list[StateTab]
+
+
+async def _list(call: PageCall) -> FlowsPage:
     state = call.query.get("state") or None
-    found = await call.read("/flows", state=state, limit=_MAX_LISTED)
-    return {
-        "flows": found["flows"],
-        "limit": _MAX_LISTED,
-        "state": state,
-        "tabs": [
-            (name.capitalize(), with_query({"state": value}) or "?", value == state)
-            for name, value in (("all", None), *((each.value, each.value) for each in FlowState))
-        ],
-    }
+    found = await call.read(FlowsJson, state=state, limit=_MAX_LISTED)
+    return FlowsPage(found["flows"], state, state_tabs(FlowState, state))
 
 
 PAGES = (

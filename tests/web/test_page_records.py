@@ -1,0 +1,107 @@
+"""Templates name only what the records of their pages have: a renamed field is found here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import pytest
+from jinja2 import DictLoader, Environment
+
+from rsmq.web.pages.action_runner import Flash
+from rsmq.web.pages.links import Links
+from rsmq.web.pages.rendering import _environment
+from rsmq.web.pages.responses import SiteView
+from rsmq.web.pages.table import PageCall
+from rsmq.web.pages.views import PAGES
+from rsmq.web.routes import PATHS, TABLE
+from tests.web.template_types import TemplateTypes, hints
+
+#: The values of each page beside its record.
+_SHARED = {
+    "refresh": float, "site": SiteView, "links": Links, "call": PageCall, "age": float | None,
+    "flash": Flash | None,
+}  # fmt: skip
+
+
+def _names_of(record):
+    """The attributes of a record as the site passes them, with their types."""
+    properties = {
+        name: hints(each.fget)["return"]
+        for name, each in vars(record).items()
+        if isinstance(each, property)
+    }
+    return {**hints(record), **properties}
+
+
+_RECORDS = [each for each in PAGES if isinstance(hints(each.view)["return"], type)]
+
+
+@pytest.mark.parametrize("page", _RECORDS, ids=lambda page: page.template)
+def test_a_template_names_only_what_its_record_has(page):
+    types = TemplateTypes(_environment())
+    types.check(page.template, {**_names_of(hints(page.view)["return"]), **_SHARED})
+    assert types.wrong == []
+
+
+class _Row(TypedDict):
+    name: str
+    counts: dict[str, int]
+
+
+@dataclass
+class _Record:
+    rows: list[_Row]
+    pairs: list[tuple[str, _Row | None]]
+
+    @property
+    def first(self) -> _Row | None:
+        return None
+
+
+_PARTS = "{% macro cell(row) %}{{ row.name }}{% endmacro %}"
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("{% for each in rows %}{{ each.name|upper }}{% endfor %}", None),
+        ("{% for each in rows %}{{ each.nme }}{% endfor %}", "_Row has no nme"),
+        ("{{ rws }}", "there is no rws"),
+        ("{% for key, each in pairs %}{{ each['name'] }}{% endfor %}", None),
+        ("{% for key, each in pairs %}{% if each.nme %}{% endif %}{% endfor %}", "has no nme"),
+        ("{% for a, b, c in pairs %}{% endfor %}", "3 names for"),
+        ("{{ first.name }}{{ (rows|first).name }}{{ rows[0].name }}", None),
+        ("{{ first.nme }}", "_Row has no nme"),
+        ("{{ (rows|last).nme }}", "_Row has no nme"),
+        ("{{ rows[0].nme }}", "_Row has no nme"),
+        ("{% set row = rows[0] if rows else first %}{{ row.nme }}", "has no nme"),
+        ("{% for k, n in rows[0].counts.items() %}{{ n.nme }}{% endfor %}", "int has no nme"),
+        ("{% from 'parts' import cell %}{{ cell(rows[0]) }}", None),
+        ("{% from 'parts' import cell %}{{ cell(rows) }}", "has no name"),
+        ("{% from 'parts' import cell %}{{ cell(roe=1) }}", "no parameter roe"),
+        ("{% from 'parts' import cll %}", "no cll"),
+        ("{% extends 'base' %}{% block x %}{{ first.nme }}{% endblock %}", "has no nme"),
+        ("{% extends 'wrong' %}", "_Row has no nme"),
+    ],
+)
+def test_a_name_that_a_value_does_not_have_is_found(text, wrong):
+    loader = DictLoader(
+        {"page": text, "parts": _PARTS, "base": "{% block x %}{% endblock %}",
+         "wrong": "{{ first.nme }}"}
+    )  # fmt: skip
+    types = TemplateTypes(Environment(loader=loader))
+    types.check("page", _names_of(_Record))
+    if wrong is None:
+        assert types.wrong == []
+    else:
+        assert any(wrong in each for each in types.wrong), types.wrong
+
+
+def test_an_answer_that_a_page_reads_is_of_one_entry():
+    answers: Counter[Any] = Counter(
+        each.result for each in TABLE if each.method == "GET" and isinstance(each.result, type)
+    )
+    assert [each for each, number in answers.items() if number > 1] == []
+    assert len(PATHS) == len(answers)
