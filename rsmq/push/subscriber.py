@@ -108,7 +108,7 @@ def make_record(
     parse_target(url, allow_http=True, rules=ANY_ADDRESS)
     settings: dict[str, Any] = {"url": url}
     if secret_env is not None:
-        settings["secret_env"] = _check_variable(secret_env)
+        settings["secret_env"] = check_variable(secret_env)
     if content_type is not None:
         settings["content_type"] = check_content_type(content_type)
     check_whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
@@ -148,7 +148,13 @@ def parse_subscriber(field: str, text: bytes) -> Subscriber | None:
     return subscriber if slash and queue and name else None
 
 
-def _check_variable(name: object) -> str:
+def check_variable(name: object) -> str:
+    """
+    Return the name of an environment variable that has a secret, if it is one.
+
+    Raises:
+        InvalidFormat: it is not; it may be the secret itself, so the error does not show it.
+    """
     if isinstance(name, str) and _VARIABLE.fullmatch(name) and not name.startswith(_SECRET_PREFIX):
         return name
     raise InvalidFormat(

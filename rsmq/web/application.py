@@ -23,6 +23,7 @@ from starlette.routing import Mount, Route, request_response
 
 from rsmq.aio import AsyncRSMQ
 from rsmq.errors import InvalidFormat, MissingParameter, show_type
+from rsmq.explain.alerts.sender import AlertSender
 from rsmq.history.recorder import HistoryRecorder
 from rsmq.search.json_path import parse_path
 from rsmq.trash.emptier import TrashEmptier
@@ -41,6 +42,7 @@ from rsmq.web.pages.api_page import make_api_page
 from rsmq.web.pages.rendering import POLICY
 from rsmq.web.pages.site import Site
 from rsmq.web.problems import HttpProblem, problem_response
+from rsmq.web.removals import read_removals
 from rsmq.web.requests import NAMESPACE, path_of, path_of_namespace
 from rsmq.web.rest_rsmq import RestRsmq
 from rsmq.web.routes import TABLE
@@ -49,6 +51,7 @@ from rsmq.web.sqs.names import SqsSite
 from rsmq.web.sqs.signatures import Signatures
 from rsmq.web.stopping import end_waits
 from rsmq.web.walks import SharedWalks
+from rsmq.webhooks.proxy import Reach
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -75,6 +78,7 @@ def create_app(
     record: bool = False,
     redact: Iterable[str] = (),
     sqs: SqsSite | None = None,
+    alerts: Reach | None = None,
 ) -> Starlette:
     """
     Return an ASGI application with the dashboard and the HTTP API, for a server or for a mount.
@@ -116,6 +120,9 @@ def create_app(
         sqs: the region and the account in names of queues for clients of SQS, at ``/sqs`` and by
             ``app.state.sqs`` at the root. That one admits any access key unless ``users`` is
             passed; ``/sqs`` of a server with a key takes it as the secret of any access key.
+        alerts: whether it sends alerts to their targets, as it records: what it may connect to.
+            Of any number of processes, one sends each. None sends none; nor does a read-only
+            server.
 
     Raises:
         MissingParameter: none of users, key and auth=False is passed.
@@ -185,6 +192,9 @@ def create_app(
                     stack.push_async_callback(client.close)
                 if record and not read_only:
                     await stack.enter_async_context(HistoryRecorder(client))
+                if alerts is not None and not read_only:
+                    removals = partial(read_removals, client, lambda _: True)
+                    await stack.enter_async_context(AlertSender(client, alerts, removals))
                 if not read_only:
                     await stack.enter_async_context(OperationRunner(client))
                     await stack.enter_async_context(TrashEmptier(client))

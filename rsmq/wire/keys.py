@@ -192,6 +192,11 @@ class Namespace:
         return encode_name(f"{self.name}:x:subscribers")
 
     @property
+    def alerts(self) -> bytes:
+        """Extension data of alerts: targets, silences, and what was announced of which alert."""
+        return encode_name(f"{self.name}:x:alerts")
+
+    @property
     def audit(self) -> bytes:
         """Extension data of HTTP: a stream of the calls that change or remove something."""
         return encode_name(f"{self.name}:x:audit")

@@ -34,7 +34,8 @@ _SCOPES = {
         "GET /queues/{queue}/history", "GET /history", "GET /queues/{queue}/dead-letter-policy",
         "GET /queues/{queue}/subscribers/{subscriber}", "GET /operations",
         "GET /operations/{operation}", "GET /undo", "GET /alerts", "GET /queues/{queue}/why",
-        "GET /delayed", "GET /dead-letters", "GET /tasks", "GET /find",
+        "GET /delayed", "GET /dead-letters", "GET /tasks", "GET /find", "GET /alert-targets",
+        "GET /alert-silences",
     },
     "peek": {
         "GET /queues/{queue}/messages/{id}/why", "GET /queues/{queue}/messages/{id}/timeline",
@@ -70,6 +71,9 @@ _SCOPES = {
         "PUT /queues/{queue}/limits", "DELETE /queues/{queue}/limits",
         "PUT /queues/{queue}/subscribers/{subscriber}",
         "DELETE /queues/{queue}/subscribers/{subscriber}", "POST /webhooks:resume",
+        "PUT /alert-targets/{target}", "DELETE /alert-targets/{target}",
+        "POST /alert-targets/{target}:test", "PUT /alert-silences/{kind}",
+        "DELETE /alert-silences/{kind}",
         "POST /webhooks:forget", "DELETE /schedules/{schedule}", "POST /schedules/{schedule}:pause",
         "POST /schedules/{schedule}:resume", "POST /schedules/{schedule}:run",
         "POST /workers/{worker}:release", "POST /workers/{worker}:pause",
@@ -86,7 +90,10 @@ _SCOPES = {
     None: {"GET /ns"},
 }  # fmt: skip
 #: Calls that concern every queue, so one who may do it for some is refused.
-_OF_ALL_QUEUES = {"/history", "/queues/{queue}:redrive"}
+_OF_ALL_QUEUES = {
+    "/history", "/queues/{queue}:redrive", "/alert-targets", "/alert-targets/{target}",
+    "/alert-targets/{target}:test", "/alert-silences/{kind}",
+}  # fmt: skip
 #: Bodies with which a call gets as far as its check.
 _BODIES = {
     "/publish": {"queues": ["own"], "body": "a"},
@@ -94,6 +101,7 @@ _BODIES = {
     "/pop": {"queues": ["own"]},
     "/queues/{queue}/raw": None,
     "/doctor:repair": {"queue": "own"},
+    "/alert-silences/{kind}": {"seconds": 1, "why": "x"},
 }
 
 
@@ -143,7 +151,8 @@ def test_each_operation_is_refused_with_another_scope_and_for_another_queue(run,
                     content = _BODIES.get(route.path, {} if route.method != "GET" else None)
                     if content and queue == "other" and "queues" in content:
                         content = {**content, "queues": ["own", "other"]}
-                    if route.method == "DELETE" and "{queue}" in route.path and queue == "own":
+                    is_own = "{queue}" in route.path and queue == "own"
+                    if route.method == "DELETE" and (is_own or "{kind}" in route.path):
                         content = None
                     reply = await http(route.method, path, content, headers=_bearer(scope.value))
                     names_queue = "{queue}" in route.path or "queues" in (content or {})

@@ -214,7 +214,7 @@ def test_a_subscriber_that_is_added_over_http_gets_the_messages(start, rsmq):
         (["--user-header", "X-User"], "needs --trusted-proxy"),
         (["--trusted-proxy", "10.0.0.0/8", "--user-header", "X"], "needs --users"),
         (["--tls-cert", "a.pem"], "need each other"),
-        (["--push-allow-http"], "need --push"),
+        (["--push-allow-http", "--read-only"], "not for --read-only"),
         (["--push", "--read-only"], "one of --push and --read-only"),
         (["--users", "/nowhere/users.toml"], "can't be read"),
     ],

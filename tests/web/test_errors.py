@@ -142,6 +142,8 @@ def test_a_thing_that_is_not_there_is_not_an_empty_answer(run):
         ("GET", "/queues/none/dead-letter-policy", "queueNotFound"),
         ("POST", "/webhooks:forget", "webhookNotFound"),
         ("POST", "/webhooks:resume", "webhookNotFound"),
+        ("POST", "/alert-targets/none:test", "alertTargetNotFound"),
+        ("DELETE", "/alert-silences/all", "silenceNotFound"),
     ]
 
     async def test(http, queues):

@@ -63,5 +63,5 @@ def test_the_button_of_what_removes_something_is_red_and_no_other():
     assert {each.name for each in ACTIONS if each.destroys} == {
         "purge", "delete-queue", "remove-policy", "remove-limits", "sweep-expired",
         "delete-messages", "delete-matching", "delete-group", "delete-schedule",
-        "remove-subscriber",
+        "remove-subscriber", "remove-alert-target", "end-silence",
     }  # fmt: skip

@@ -84,6 +84,7 @@ Schedules
 Monitoring
     web  web:web  Serve the queues over HTTP, until stopped.
     web-user  web_user:web_user  Make users and tokens for rsmq web.
+    alerts  alerts:alerts  Send alerts to a webhook, to Slack or to PagerDuty.
     top  top:top  Watch queues: counts, rates and the oldest message.
     tasks  tasks:tasks  Show how the calls of each task went.
     mark

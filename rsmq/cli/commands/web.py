@@ -77,12 +77,12 @@ _SIGNALS = tuple(
     --tls-key FILE  The key of the certificate.
     --no-record  Don't record the history of the queues; nor does --read-only.
     --push  Push messages to the subscribers of queues too, as rsmq push does.
-    --push-allow CIDR...  Allow these addresses to --push though they are not public, as in
-        10.0.0.0/8.
-    --push-proxy URL  Let --push connect through this proxy, as in http://proxy.example.org:3128. It
-        must refuse addresses that are not public. The variable RSMQ_PUSH_PROXY may have the URL
-        instead.
-    --push-allow-http  Allow URLs with http to --push, instead of https.
+    --push-allow CIDR...  Allow these addresses to --push and to alerts though they are not public,
+        as in 10.0.0.0/8.
+    --push-proxy URL  Let --push and alerts connect through this proxy, as in
+        http://proxy.example.org:3128. It must refuse addresses that are not public. The variable
+        RSMQ_PUSH_PROXY may have the URL instead.
+    --push-allow-http  Allow URLs with http to --push and to alerts, instead of https.
     """,
     users={"type": click.Path(dir_okay=False)},
     root_path={"default": ""},
@@ -99,8 +99,9 @@ def web(call: Call, /, **options: Any) -> None:
     it prints, and which may do everything. With --push it also pushes the messages of queues to
     their subscribers. It needs the extra web, and push for --push. With several --ns, paths without
     a namespace are those of the first one; the others have /ns/NAME/ and /api/v1/ns/NAME. Once a
-    minute one of all servers of a namespace records the history of its queues. It runs until
-    Ctrl-C, SIGTERM or SIGHUP, and then says which.
+    minute one of all servers of a namespace records the history of its queues, and one sends
+    alerts to the targets of rsmq alerts, which needs the extra push; a server with --read-only
+    does neither. It runs until Ctrl-C, SIGTERM or SIGHUP, and then says which.
     """
     _check(options)
     from rsmq.web import create_app  # noqa: PLC0415 - needs an extra
@@ -108,7 +109,9 @@ def web(call: Call, /, **options: Any) -> None:
     from rsmq.web.access.secrets import make_token  # noqa: PLC0415 - as above
     from rsmq.web.application import CLIENT_OPTIONS  # noqa: PLC0415 - as above
     from rsmq.web.sqs.names import SqsSite  # noqa: PLC0415 - as above
+    from rsmq.webhooks.proxy import Reach  # noqa: PLC0415 - as above
 
+    reach = Reach.parse(options["push_allow"], options["push_allow_http"], options["push_proxy"])
     is_local = _is_loopback(options["host"])
     has_key = options["users"] is None and not options["no_auth"]
     key = make_token() if has_key else None
@@ -129,6 +132,7 @@ def web(call: Call, /, **options: Any) -> None:
                 record=not options["no_record"],
                 redact=options["redact"],
                 sqs=SqsSite(options["sqs_region"], options["sqs_account"]),
+                alerts=reach,
             )
             async with app.router.lifespan_context(app):
                 await _serve(call, app, options, key)
@@ -203,8 +207,10 @@ def _check(options: dict[str, Any]) -> None:
         raise Failed("--user-header needs --trusted-proxy, whose requests have it")
     if options["user_header"] and options["users"] is None:
         raise Failed("--user-header needs --users, which has the rights of each user")
-    if (options["push_allow"] or options["push_allow_http"]) and not options["push"]:
-        raise Failed("--push-allow and --push-allow-http need --push")
+    if (options["push_allow"] or options["push_allow_http"]) and options["read_only"]:
+        raise Failed(
+            "--push-allow and --push-allow-http are not for --read-only, which pushes nothing"
+        )
     if options["push"] and options["read_only"]:
         raise Failed("Pass one of --push and --read-only", hint="A push deletes its message.")
     if not options["sqs_account"].isascii() or not options["sqs_account"].isdecimal():

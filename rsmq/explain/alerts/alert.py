@@ -30,6 +30,7 @@ class AlertKind(Enum):
     PAUSED = "paused"
     GROWING = "growing"
     NOT_RECORDED = "not-recorded"
+    ALERTS_NOT_SENT = "alerts-not-sent"
     NOT_RESTARTED = "not-restarted"
     PURGED = "purged"
 
@@ -47,6 +48,12 @@ CAUSES: Mapping[AlertKind, frozenset[Cause]] = {
     AlertKind.PAUSED: frozenset({Cause.PAUSED}),
     AlertKind.GROWING: frozenset({Cause.FILLED_FASTER}),
 }
+
+#: The kinds whose subject is a queue. Others are about workers, schedules, targets or the server.
+OF_QUEUES = frozenset({
+    AlertKind.NOT_RECEIVED, AlertKind.WEBHOOK_STOPPED, AlertKind.RECEIVED_AGAIN,
+    AlertKind.NEW_DEAD_LETTERS, AlertKind.PAUSED, AlertKind.GROWING, AlertKind.PURGED,
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rsmq.explain.alerts.record import AlertRecord
 from rsmq.explain.observed import ObservedQueue
 from rsmq.explain.rates import with_rates
 from rsmq.figures.facts import QueueActivity, QueueBacklog
@@ -75,6 +76,8 @@ class AlertFacts:
         age_seconds: how many seconds ago the states were read.
         removed: if workers die again and again, the messages that were moved or deleted since the
             first death.
+        record: the targets of alerts, their silences, and what was announced.
+        sees_all: whether alerts about no single queue may be known.
     """
 
     now_ms: int
@@ -89,6 +92,8 @@ class AlertFacts:
     recorded_minute: int | None = None
     age_seconds: float = 0
     removed: Sequence[RemovedMessage] = ()
+    record: AlertRecord = field(default_factory=AlertRecord)
+    sees_all: bool = True
 
     def observe(self, state: QueueBacklog) -> ObservedQueue:
         """Return what is known of a queue, as ``why`` reads it of one."""

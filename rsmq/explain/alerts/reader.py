@@ -2,7 +2,7 @@
 Reads the facts from which alerts follow.
 
 It takes a script for each 100 queues whose messages wait, and a command each for workers,
-schedules, webhooks, deletions, memory and the history.
+schedules, webhooks, deletions, memory, the history, and the targets and silences of alerts.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from redis.exceptions import ResponseError
 from rsmq.aio import AsyncRSMQ
 from rsmq.control.operations import list_workers, parse_workers
 from rsmq.explain.alerts.facts import AlertFacts, HeldMessages, RemovedMessage
+from rsmq.explain.alerts.record import AlertRecord
+from rsmq.explain.alerts.record_operations import read_record
 from rsmq.explain.alerts.rules import may_need_activity
 from rsmq.explain.held import choose_dead, read_held
 from rsmq.explain.observed import find_repeated_deaths
@@ -58,13 +60,16 @@ async def read_facts(
     """
     states, age = walk
     namespace = queues.namespace
-    found, stored, schedules, deletions, memory, minute = await asyncio.gather(
+    of_queues = asyncio.gather(
         queues.run(list_workers(namespace)),
         queues.run(list_push_targets(namespace)),
         queues.schedules.list(),
         _read_deletions(queues),
         _read_memory(queues) if sees_all else _nothing(),
         _read_recorded_minute(queues) if sees_all else _nothing(),
+    )
+    (found, stored, schedules, deletions, memory, minute), record = await asyncio.gather(
+        of_queues, _read_record(queues)
     )
     now_ms, workers = parse_workers(*found)
     shown = [each for each in workers if sees_all or any(map(may_see, each.queues))]
@@ -86,6 +91,8 @@ async def read_facts(
         minute if sees_all else 0,
         age,
         await read_removals(min(deaths)[0]) if deaths and read_removals is not None else [],
+        record,
+        sees_all,
     )
 
 
@@ -131,6 +138,13 @@ async def _read_memory(queues: Client) -> tuple[int, int] | None:
         return await queues.run(read_memory(queues.namespace))
     except ResponseError:  # the user may not read it
         return None
+
+
+async def _read_record(queues: Client) -> AlertRecord:
+    try:
+        return await queues.run(read_record(queues.namespace))
+    except ResponseError:  # as for deletions
+        return AlertRecord()
 
 
 async def _read_recorded_minute(queues: Client) -> int | None:

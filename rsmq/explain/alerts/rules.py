@@ -271,6 +271,20 @@ def _find_missing_records(facts: AlertFacts) -> Iterator[Alert]:
         )  # fmt: skip
 
 
+def _find_unsent(facts: AlertFacts) -> Iterator[Alert]:
+    for name, status in facts.record.reported_targets() if facts.sees_all else ():
+        lost = f"{format_count(status.lost, 'message')} given up"
+        failed = f"{format_count(status.failures, 'attempt')} in a row failed"
+        yield Alert(
+            AlertKind.ALERTS_NOT_SENT, "warn", name,
+            f"Alerts do not reach the target {name}."
+            if status.failures
+            else f"An alert did not reach the target {name}.",
+            f"{failed}, {lost}. The last answer: {status.answer}.",
+            status.failing_ms or status.lost_ms, None,
+        )  # fmt: skip
+
+
 def _find_purges(facts: AlertFacts) -> Iterator[Alert]:
     for each in facts.deletions:
         is_large = each.messages > _MIN_PURGED
@@ -293,6 +307,7 @@ _RULES: tuple[Callable[[AlertFacts], Iterator[Alert]], ...] = (
     _find_new_dead_letters,
     _find_late_schedules,
     _find_missing_records,
+    _find_unsent,
     find_not_restarted,
     _find_purges,
 )

@@ -1,27 +1,44 @@
 """
-The alerts.
+The alerts: what is wrong, their targets, and silences.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
-from rsmq.explain.alerts.alert import Alert, AlertKind
+from rsmq.explain.alerts.alert import OF_QUEUES, Alert, AlertKind
 from rsmq.explain.alerts.facts import dead_letter_queues
 from rsmq.explain.alerts.reader import read_facts
+from rsmq.explain.alerts.record import FORMATS, AlertRecord, alert_name
+from rsmq.explain.alerts.record_operations import (
+    end_silence_in_steps,
+    read_record,
+    remove_target_in_steps,
+    set_target_in_steps,
+    silence_in_steps,
+    test_target_in_steps,
+)
 from rsmq.explain.alerts.rules import find_alerts
 from rsmq.web.access.principals import ALL_QUEUES
-from rsmq.web.fields import Field, Shape
+from rsmq.web.fields import Field, Refused, Shape, between, one_of
 from rsmq.web.removals import read_removals
 from rsmq.web.routes.forms import may
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+from rsmq.wire.limits import MAX_LABEL
 
 
-def _show(alert: Alert) -> dict[str, Any]:
+def _show(record: AlertRecord, alert: Alert) -> dict[str, Any]:
     shown = {each.name: getattr(alert, each.name) for each in fields(alert)}
-    return {**shown, "kind": alert.kind.value}
+    silence = record.silence_of(alert.kind.value, alert.subject)
+    announced = record.open.get(alert_name(alert))
+    return {
+        **shown,
+        "kind": alert.kind.value,
+        "silence": silence and asdict(silence),
+        "announced_ms": announced and announced.begun_ms,
+    }
 
 
 async def _list(call: ApiCall) -> ApiAnswer:
@@ -40,7 +57,7 @@ async def _list(call: ApiCall) -> ApiAnswer:
     states = facts.states.values()
     return ApiAnswer(
         {
-            "alerts": list(map(_show, find_alerts(facts))),
+            "alerts": [_show(facts.record, each) for each in find_alerts(facts)],
             "queues": len(states),
             "visible": sum(each.visible for each in states if each.name not in targets),
             "dead_letters": sum(each.messages for each in states if each.name in targets),
@@ -48,6 +65,87 @@ async def _list(call: ApiCall) -> ApiAnswer:
         }
     )
 
+
+_QUEUE_KINDS = frozenset(each.value for each in OF_QUEUES)
+
+
+def _queue_of(kind: str, subject: str) -> str:
+    """Return the queue for which a caller needs a right to an alert's silence."""
+    return subject if kind in _QUEUE_KINDS and subject else ALL_QUEUES
+
+
+async def _list_targets(call: ApiCall) -> ApiAnswer:
+    call.allow(Scope.STATS, ALL_QUEUES)
+    record = await call.queues.run(read_record(call.queues.namespace))
+    targets = [{**each, "answer": each["answer"] or None} for each in record.list_targets()]
+    checked = record.step_ms or None
+    return ApiAnswer({"targets": targets, "checked_ms": checked, "open": len(record.open)})
+
+
+async def _set_target(call: ApiCall) -> ApiAnswer:
+    call.allow(Scope.MANAGE, ALL_QUEUES)
+    values = call.values
+    is_new = await call.queues.run_steps(
+        set_target_in_steps(
+            call.queues.namespace, call.names["target"], values.get("url"),
+            values.get("format", "webhook"), values.get("secret_env"),
+        )
+    )  # fmt: skip
+    return ApiAnswer({"added": is_new}, 201 if is_new else 200)
+
+
+async def _change_target(change: Any, status: int, call: ApiCall) -> ApiAnswer:
+    call.allow(Scope.MANAGE, ALL_QUEUES)
+    if not await call.queues.run_steps(change(call.queues.namespace, call.names["target"])):
+        raise Refused("alertTargetNotFound", "There is no such target of alerts", status=404)
+    return ApiAnswer(status=status)
+
+
+async def _list_silences(call: ApiCall) -> ApiAnswer:
+    record = await call.queues.run(read_record(call.queues.namespace))
+    shown = [
+        each
+        for each in record.list_silences()
+        if may(call, Scope.STATS, _queue_of(each["kind"], each["subject"]))
+    ]
+    return ApiAnswer({"silences": shown})
+
+
+async def _silence(call: ApiCall) -> ApiAnswer:
+    kind, subject = _find_alert(call)
+    values = call.caller[:MAX_LABEL], call.values["why"], call.values["seconds"]
+    made = await call.queues.run_steps(
+        silence_in_steps(call.queues.namespace, kind, subject, values)
+    )
+    return ApiAnswer(made, 201, changes={"silence": (None, made)})
+
+
+async def _end_silence(call: ApiCall) -> ApiAnswer:
+    ended = await call.queues.run_steps(
+        end_silence_in_steps(call.queues.namespace, *_find_alert(call))
+    )
+    if ended is None:
+        raise Refused("silenceNotFound", "There is no such silence", status=404)
+    return ApiAnswer(status=204, changes={"silence": (ended, None)})
+
+
+def _find_alert(call: ApiCall) -> tuple[str, str]:
+    """Return the kind and the subject of a silence that the caller may change."""
+    kind, subject = call.names["kind"], call.values.get("subject", "")
+    call.allow(Scope.MANAGE, _queue_of(kind, subject))
+    return kind, subject
+
+
+async def _queue_of_silence(call: ApiCall) -> str:
+    queue = _queue_of(call.names["kind"], call.values.get("subject", ""))
+    return "" if queue == ALL_QUEUES else queue
+
+
+_TARGET = "/alert-targets/{target}"
+_SUBJECT = Field(
+    "subject", Shape.TEXT, "The subject of the alert: a queue, a worker, a schedule or a target; "
+    "without it, the alert of the server.",
+)  # fmt: skip
 
 ROUTES = (
     Route(
@@ -57,12 +155,72 @@ ROUTES = (
             Field("alerts", Shape.OBJECTS, "Each has a kind ("
             f"{', '.join(each.value for each in AlertKind)}), a level (bad, warn or note), the "
             "subject, a sentence, its evidence, since when (Unix ms, or null), the queue and "
-            "the message, or null, and of dead letters the sources, the queues of their policies."),
+            "the message, or null, and of dead letters the sources, the queues of their policies; "
+            "the silence (by, why, created_ms, until_ms), and when it was announced (Unix ms), or "
+            "null."),
             Field("queues", Shape.WHOLE, "The queues that were looked at."),
             Field("visible", Shape.WHOLE, "Their visible messages, but for dead-letter queues."),
             Field("dead_letters", Shape.WHOLE, "The messages of dead-letter queues: those of "
             "policies, and those to which workers have moved messages."),
             Field("age_seconds", Shape.NUMBER, "How many seconds ago the queues were read."),
         ),
+    ),
+    Route(
+        "GET", "/alert-targets", Scope.STATS, "List the targets of alerts.",
+        _list_targets,
+        result=(
+            Field("targets", Shape.OBJECTS, "Each has a name, the format, its URL without path and "
+            "query, the last answer, the failures in a row, the messages that wait, and how many "
+            "were given up (lost)."),
+            Field("checked_ms", Shape.WHOLE, "When a server last looked for alerts, Unix ms; null "
+            "if none has."),
+            Field("open", Shape.WHOLE, "The alerts whose begin was announced, and not their end."),
+        ),
+    ),
+    Route(
+        "PUT", _TARGET, Scope.MANAGE, "Add a target of alerts, or change it.",
+        _set_target,
+        body=(
+            Field("url", Shape.TEXT, "The URL that gets the messages; for pagerduty that of its "
+            "Events API by default."),
+            Field("format", Shape.TEXT, "The format of the messages; webhook by default.",
+            rule=one_of(*FORMATS)),
+            Field("secret_env", Shape.TEXT, "The environment variable of the servers with the "
+            "secret that signs requests, or with PagerDuty's routing key."),
+        ),
+        answers={201: "added", 200: "it was there"},
+        result=(Field("added", Shape.FLAG, "Whether it is new."),),
+    ),
+    Route(
+        "DELETE", _TARGET, Scope.MANAGE, "Remove a target of alerts.",
+        partial(_change_target, remove_target_in_steps, 204), answers={204: "removed"},
+    ),
+    Route(
+        "POST", f"{_TARGET}:test", Scope.MANAGE,
+        "Let a server send a test alert, its begin and its end.",
+        partial(_change_target, test_target_in_steps, 202),
+        answers={202: "it is sent within a step; the target has the answer"},
+    ),
+    Route(
+        "GET", "/alert-silences", Scope.STATS, "List the silences of alerts.", _list_silences,
+        result=(Field("silences", Shape.OBJECTS, "Each has the kind, or all; the subject; by whom, "
+        "why, since when, and its end (Unix ms)."),),
+    ),
+    Route(
+        "PUT", "/alert-silences/{kind}", Scope.MANAGE,
+        "Silence an alert, or with the kind all those of the namespace.", _silence,
+        body=(
+            _SUBJECT,
+            Field("seconds", Shape.WHOLE, "For how long, 1 to 9,999,999.", required=True,
+            rule=between(1, 9_999_999)),
+            Field("why", Shape.TEXT, "Why, 1 to 128 characters.", required=True),
+        ),
+        answers={201: "silenced"},
+        result=(Field("until_ms", Shape.WHOLE, "Its end, Unix ms."),),
+        queue_of=_queue_of_silence,
+    ),
+    Route(
+        "DELETE", "/alert-silences/{kind}", Scope.MANAGE, "End a silence.", _end_silence,
+        query=(_SUBJECT,), answers={204: "ended"}, queue_of=_queue_of_silence,
     ),
 )  # fmt: skip

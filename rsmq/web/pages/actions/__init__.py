@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from rsmq.web.pages.actions import (
     activity,
+    alerts,
     dead_letters,
     doctor,
     flows,
@@ -22,7 +23,7 @@ ACTIONS: tuple[PageAction, ...] = tuple(
     each
     for module in (
         queues, messages, matching, dead_letters, schedules, webhooks, doctor, activity, workers,
-        flows,
+        flows, alerts,
     )
     for each in module.ACTIONS
 )  # fmt: skip

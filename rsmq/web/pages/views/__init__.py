@@ -7,6 +7,7 @@ from __future__ import annotations
 from rsmq.web.pages.table import PageEntry
 from rsmq.web.pages.views import (
     activity,
+    alerts,
     dead_letters,
     delayed,
     doctor,
@@ -29,7 +30,7 @@ PAGES: tuple[PageEntry, ...] = tuple(
     each
     for module in (
         overview, queues, queue, messages, message, tail, tasks, jobs, workers, flow, delayed,
-        dead_letters, webhooks, doctor, activity,
+        dead_letters, webhooks, alerts, doctor, activity,
         find,
     )
     for each in module.PAGES

@@ -25,7 +25,7 @@ _LIMIT = 10
 #: Numbers of queues that are older are shown with their age.
 _OLD_SECONDS = 3
 #: Where an alert is repaired: the page of its queue unless it is here.
-_PAGES = {"webhook-stopped": "webhooks"}
+_PAGES = {"webhook-stopped": "webhooks", "alerts-not-sent": "alerts"}
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:

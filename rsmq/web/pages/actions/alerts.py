@@ -1,0 +1,88 @@
+"""
+Actions on the targets of alerts, and on silences.
+"""
+
+from __future__ import annotations
+
+from rsmq.explain.alerts.record import ALL, FORMATS
+from rsmq.web.pages.actions.form import Effect, Fields, Input, PageAction, one, options_of
+from rsmq.web.pages.formats import show_name
+from rsmq.web.pages.links import Links
+from rsmq.web.pages.table import PageCall
+
+_TARGET, _SILENCE = "/alert-targets/{target}", "/alert-silences/{kind}"
+_SPANS = (("3600", "an hour"), ("28800", "8 hours"), ("86400", "a day"), ("604800", "a week"))
+_SUBJECT = frozenset({"subject"})
+
+
+def _back(links: Links, _: Fields) -> str:
+    return links.url("alerts")
+
+
+def _alert(fields: Fields) -> str:
+    if one(fields, "kind") == ALL:
+        return "all alerts"
+    subject = one(fields, "subject")
+    return f"the alert {show_name(one(fields, 'kind'))}" + (
+        f" of {show_name(subject)}" if subject else ""
+    )
+
+
+def _words_of_alert(fields: Fields) -> list[str]:
+    words = (one(fields, "kind", "KIND"), one(fields, "subject"))
+    return ["--", *(each for each in words if each)]
+
+
+async def _effect_of_removal(_: PageCall, fields: Fields) -> Effect:
+    name = one(fields, "target")
+    return Effect(f"Sends nothing more to {show_name(name)}, not even the end of open alerts.")
+
+
+ACTIONS = (
+    PageAction(
+        "add-alert-target", "PUT", _TARGET, "Add a target of alerts", "Add",
+        "{target} gets alerts that begin from now on.", _back,
+        command=lambda f: [
+            "alerts", "add", *options_of(f, "format", "secret_env"), "--",
+            one(f, "target", "NAME"), *([one(f, "url")] if one(f, "url") else []),
+        ],
+        inputs=(
+            Input("target", "Name", hint="Letters, digits, _ and -. One of this name is changed.",
+                  required=True),
+            Input("format", "Format", "choice", "webhook",
+                  choices=tuple((each, each) for each in FORMATS)),
+            Input("url", "URL", hint="It gets each message as a POST. Leave it empty for "
+                  "PagerDuty."),
+            Input("secret_env", "Variable with the secret", hint="The environment variable of the "
+                  "servers with the secret that signs requests, or with PagerDuty's routing key."),
+        ),
+    ),
+    PageAction(
+        "remove-alert-target", "DELETE", _TARGET, "Remove the target {target} of alerts", "Remove",
+        "The target {target} was removed.", _back, _effect_of_removal,
+        "alerts remove -- {target}",
+    ),
+    PageAction(
+        "test-alert-target", "POST", f"{_TARGET}:test", "Send a test alert to {target}", "Test",
+        "A server sends a test alert to {target} within 15 seconds.", _back,
+        command="alerts test -- {target}",
+    ),
+    PageAction(
+        "silence-alert", "PUT", _SILENCE, lambda f: f"Silence {_alert(f)}", "Silence",
+        "The silence has begun.", _back,
+        command=lambda f: [
+            "alerts", "silence", f"--for={one(f, 'seconds', '3600')}", "--by=WHO",
+            f"--why={one(f, 'why', 'WHY')}", *_words_of_alert(f),
+        ],
+        inputs=(
+            Input("seconds", "For", "choice", "3600", choices=_SPANS),
+            Input("why", "Why", required=True),
+        ),
+        address=_SUBJECT,
+    ),
+    PageAction(
+        "end-silence", "DELETE", _SILENCE, lambda f: f"End the silence of {_alert(f)}",
+        "End the silence", "The silence has ended.", _back,
+        command=lambda f: ["alerts", "unsilence", *_words_of_alert(f)], address=_SUBJECT,
+    ),
+)  # fmt: skip
