@@ -298,6 +298,8 @@ RATES = QueueFact("rates", _parse_rate, 150, has_history=True)
 HIDDEN: QueueFact[HiddenCounts] = QueueFact("hidden", lambda stored, *_: parse_hidden(stored), 10)
 #: The next delayed and retrying messages, of the next 50 hidden ones.
 NEXT = QueueFact("next", _parse_next, 10)
+#: The bytes of its bodies, by a sample of 20 messages: 20 µs.
+BODIES: QueueFact[int] = QueueFact("bodies", lambda stored, *_: int(stored), 25)
 #: When messages of receipts are visible again, Unix ms; None if one was settled or received again.
 RECEIPTS: QueueFact[list[float | None]] = QueueFact(
     "receipts", lambda stored, *_: list(map(parse_number, stored)), 150

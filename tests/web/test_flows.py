@@ -67,8 +67,8 @@ def test_the_page_draws_the_graph(server, ns, tasks):
             assert text.count('class="edge"') == 4
             assert "0: twice, waiting" in text
             [node, *_] = (await Http(app)("GET", f"/flows/{sent.id}")).json["nodes"]
-            # The box of the node, and its row.
-            assert text.count(f'href="/queues/q/messages/{node["id"]}"') == 2
+            # What the flow waits for, the box of the node, and its row.
+            assert text.count(f'href="/queues/q/messages/{node["id"]}"') == 3
             assert "4 pending, 1 sent" in " ".join(text.split())
 
     asyncio.run(test())

@@ -1,8 +1,19 @@
 """The incidents of the demo as states of a server: what says them, and what repairs them."""
 
+import asyncio
+import json
+
+import pytest
+
+from rsmq import RSMQ, AsyncRSMQ
 from rsmq.operations.plain import plain_command
 from rsmq.schedules.operations import fire_due_schedules
+from rsmq.tasks import RESULT, Tasks, chain
+from rsmq.web import create_app
+from rsmq.worker import fixed
 from rsmq.worker.operations import Identity, register_worker
+from tests.servers import Server, redis_7
+from tests.web.asgi import Http
 from tests.web.pages_client import open_pages, read_page, run_action
 
 
@@ -45,7 +56,8 @@ async def test_a_worker_whose_event_loop_is_blocked_names_the_handler_and_the_me
     await queues.run(register_worker(worker, info, ttl=60, dead="token"))
 
     alert = (await _alerts(http))["blocked-worker"]
-    assert alert["text"].startswith("Worker w has called no handler for 90 s: The handler of rates")
+    assert alert["text"].startswith("Worker w has called no handler for 9")
+    assert cause in alert["text"]
     assert alert["evidence"].startswith("Messages of mail may wait for it too. ")
     assert (alert["subject"], alert["queue"]) == ("w", "rates")
     [shown] = (await http("GET", "/workers")).json["workers"]
@@ -57,3 +69,104 @@ async def test_a_worker_whose_event_loop_is_blocked_names_the_handler_and_the_me
     assert cause in page
     assert f'href="/actions/delete-messages?queue=rates&amp;ids={id}"' in page
     assert 'href="/actions/stop-worker?worker=w">Stop the worker' in page
+
+
+def test_a_flow_that_is_stuck_names_the_node_and_its_page_runs_it(server, ns):
+    tasks = Tasks(RSMQ.from_url(server.url, ns=ns))
+    is_up = []
+
+    @tasks.task(queue="books", name="charge", track=True, backoff=fixed(7200))
+    def charge(total: int) -> int:
+        if not is_up:
+            raise ConnectionError("no answer about a-secret")
+        return total
+
+    sent = chain(charge.signature(1), charge.signature(RESULT)).send()
+    key = f"{ns}:x:flow:{sent.id}"
+
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            http = Http(create_app(queues, auth=False))
+            assert "flow-stuck" not in await _alerts(http)  # it was sent just now
+            await queues.run(plain_command("HSET", key, "sent_at", "1000000000000"))
+            alert = (await _alerts(http))["flow-stuck"]
+            assert alert["text"] == f"Flow {sent.id} is stuck at node 0, charge."
+            assert alert["evidence"].startswith("It failed 1 time, and waits for a retry for anoth")
+            assert "a-secret" not in json.dumps(alert)
+            assert (alert["subject"], alert["queue"]) == (sent.id, "books")
+            assert f'href="/flows/{sent.id}"' in await read_page(open_pages(http), "/")
+            page = await read_page(http, f"/flows/{sent.id}")
+            assert "ConnectionError: no answer about a-secret" in page
+            [node, _] = await queues.flow(sent.id).nodes()
+            assert f"/actions/release-messages?queue=books&amp;ids={node.id}" in page
+            await run_action(http, "release-messages", queue="books", ids=node.id)
+            is_up.append(True)
+            await asyncio.to_thread(tasks.run_all)
+            assert "What it waits for" not in await read_page(http, f"/flows/{sent.id}")
+            assert "flow-stuck" not in await _alerts(Http(http.app))
+
+    try:
+        with pytest.raises(ConnectionError):
+            tasks.run_all()
+        asyncio.run(test())
+    finally:
+        tasks.close()
+
+
+def test_a_flow_of_a_paused_queue_is_stuck_and_a_delayed_one_does_not(server, ns):
+    with Tasks(RSMQ.from_url(server.url, ns=ns)) as tasks:
+
+        @tasks.task(queue="books", name="charge", track=True)
+        def charge(total: int) -> int:
+            return total
+
+        flows = [
+            chain(charge.signature(1)).send().id,
+            chain(charge.options(delay=900).signature(1)).send().id,
+        ]
+
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            for each in flows:
+                key = f"{ns}:x:flow:{each}"
+                await queues.run(plain_command("HSET", key, "sent_at", "1000000000000"))
+            await queues.pause_queue("books")
+            http = Http(create_app(queues, auth=False))
+            found = (await http("GET", "/alerts")).json["alerts"]
+            [alert] = [each for each in found if each["kind"] == "flow-stuck"]
+            assert alert["subject"] == flows[0]
+            assert alert["evidence"].startswith("Queue books is paused: ")
+
+    asyncio.run(test())
+
+
+def test_a_redis_that_is_nearly_full_names_the_queue_with_the_most_bytes():
+    own = Server(redis_7())
+
+    async def test():
+        async with AsyncRSMQ.from_url(own.url) as queues:
+            for name in ("many", "large", "empty"):
+                await queues.create_queue(name, maxsize=-1)
+            await queues.send_messages("many", ["m"] * 500)
+            await queues.send_messages("large", ["x" * 100_000] * 30)
+            http = Http(create_app(queues, auth=False))
+            assert "memory" not in await _alerts(http)
+            with own.raw() as raw:
+                used = raw.info("memory")["used_memory"]
+                raw.config_set("maxmemory", round(used / 0.95))
+            alert = (await _alerts(http))["memory"]
+            assert "The bodies of large need the most: about 3.0 MB in 30 mes" in alert["evidence"]
+            assert alert["queue"] == "large"
+            assert '<a href="/queues/large">large</a>' in await read_page(open_pages(http), "/")
+            assert 'href="/actions/purge?queue=large">Purge it' in await read_page(
+                http, "/queues/large"
+            )
+            asked = await read_page(http, "/actions/purge?queue=large")
+            assert "Removes 30 messages from large" in asked
+            await run_action(http, "purge", queue="large", typed="large")
+            assert "memory" not in await _alerts(Http(http.app))
+
+    try:
+        asyncio.run(test())
+    finally:
+        own.stop()

@@ -27,6 +27,7 @@ class AlertKind(Enum):
     RECEIVED_AGAIN = "received-again"
     NEW_DEAD_LETTERS = "new-dead-letters"
     LATE_SCHEDULE = "late-schedule"
+    FLOW_STUCK = "flow-stuck"
     PAUSED = "paused"
     GROWING = "growing"
     NOT_RECORDED = "not-recorded"
@@ -64,7 +65,8 @@ class Alert:
     Attributes:
         level: ``bad`` if messages are not processed, ``warn`` if that may come, ``note`` if it
             was intended, but an operator may want to undo it.
-        subject: the name of the queue, the worker or the schedule; empty for the server.
+        subject: the name of the queue, the worker or the schedule, or the id of the flow; empty for
+            the server.
         text: one sentence.
         evidence: the figures behind it.
         since_ms: Unix ms; None if it is not known.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rsmq.explain.alerts.record import AlertRecord
-from rsmq.explain.observed import ObservedQueue
+from rsmq.explain.observed import ObservedMessage, ObservedQueue
 from rsmq.explain.rates import with_rates
 from rsmq.figures.facts import QueueActivity, QueueBacklog
 from rsmq.model import QueueAttributes
@@ -57,6 +57,26 @@ class HeldMessages:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingFlow:
+    """
+    A running flow of tasks none of whose nodes runs.
+
+    Attributes:
+        id: its id.
+        task: the task of its first node that was sent and has not ended.
+        number: the number of that node.
+        message: what is known of its message.
+        sent_ms: Unix ms of the send of the flow.
+    """
+
+    id: str
+    task: str
+    number: int
+    message: ObservedMessage
+    sent_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class AlertFacts:
     """
     The facts.
@@ -71,6 +91,7 @@ class AlertFacts:
         schedules: the schedules.
         deletions: those that can be undone.
         memory: the used bytes and ``maxmemory`` of the fullest server that has a limit.
+        bodies: if the memory is nearly full, the bytes of the bodies of each queue, by a sample.
         recorded_minute: the last minute of which histories were recorded, Unix minutes; None if
             none was, and 0 if the user may not read it.
         age_seconds: how many seconds ago the states were read.
@@ -78,6 +99,7 @@ class AlertFacts:
             first death.
         record: the targets of alerts, their silences, and what was announced.
         sees_all: whether alerts about no single queue may be known.
+        flows: the flows that may be stuck.
     """
 
     now_ms: int
@@ -94,6 +116,8 @@ class AlertFacts:
     removed: Sequence[RemovedMessage] = ()
     record: AlertRecord = field(default_factory=AlertRecord)
     sees_all: bool = True
+    bodies: Mapping[str, int] = field(default_factory=dict)
+    flows: Sequence[WaitingFlow] = ()
 
     def observe(self, state: QueueBacklog) -> ObservedQueue:
         """Return what is known of a queue, as ``why`` reads it of one."""

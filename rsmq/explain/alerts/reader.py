@@ -16,15 +16,19 @@ from redis.exceptions import ResponseError
 
 from rsmq.aio import AsyncRSMQ
 from rsmq.control.operations import list_workers, parse_workers
-from rsmq.explain.alerts.facts import AlertFacts, HeldMessages, RemovedMessage
+from rsmq.errors import RSMQError
+from rsmq.explain.alerts.facts import AlertFacts, HeldMessages, RemovedMessage, WaitingFlow
 from rsmq.explain.alerts.record import AlertRecord
 from rsmq.explain.alerts.record_operations import read_record
-from rsmq.explain.alerts.rules import may_need_activity
+from rsmq.explain.alerts.rules import WAIT_SECONDS, may_need_activity
+from rsmq.explain.async_reader import observe_message
 from rsmq.explain.held import choose_dead, read_held
-from rsmq.explain.observed import find_repeated_deaths
+from rsmq.explain.observed import find_repeated_deaths, is_nearly_full
 from rsmq.explain.operations import read_memory
-from rsmq.figures.facts import ACTIVITY, QueueActivity, QueueBacklog
+from rsmq.figures.facts import ACTIVITY, BODIES, QueueActivity, QueueBacklog
 from rsmq.figures.reading import read_queues_in_steps
+from rsmq.jobs.flows.operations import list_flows, read_flow
+from rsmq.jobs.flows.status import FlowState, FlowStatus, NodeState
 from rsmq.operations.plain import plain_command
 from rsmq.trash.deletion import Deletion
 from rsmq.webhooks.operations import list_push_targets
@@ -35,6 +39,10 @@ from rsmq.wire.workers import WorkerInfo
 #: The queues that wait the longest, which are looked at closely.
 _MAX_QUEUES = 300
 
+
+#: The flows that are looked at: of the last ones the oldest, and the most nodes of one.
+_MAX_FLOWS, _MAX_READ_FLOWS, _MAX_NODES = 100, 3, 200
+_SENT = {NodeState.WAITING, NodeState.RUNNING, NodeState.RETRYING}
 
 Client: TypeAlias = AsyncRSMQ[Any]
 ReadRemovals: TypeAlias = Callable[[int], Awaitable[Sequence[RemovedMessage]]]
@@ -93,6 +101,8 @@ async def read_facts(
         await read_removals(min(deaths)[0]) if deaths and read_removals is not None else [],
         record,
         sees_all,
+        await _read_bodies(queues, states) if memory and is_nearly_full(memory) else {},
+        await _read_waiting_flows(queues, now_ms) if sees_all else [],
     )
 
 
@@ -108,6 +118,41 @@ async def _read_activities(
     names = [each.name for each in chosen[:_MAX_QUEUES]]
     found = await queues.run_steps(read_queues_in_steps(queues.namespace, names, ACTIVITY))
     return {name: each[ACTIVITY] for name, each in found.items()}
+
+
+async def _read_bodies(queues: Client, states: Mapping[str, QueueBacklog]) -> Mapping[str, int]:
+    names = sorted(states, key=lambda name: -states[name].messages)[:_MAX_QUEUES]
+    found = await queues.run_steps(read_queues_in_steps(queues.namespace, names, BODIES))
+    return {name: each[BODIES] for name, each in found.items()}
+
+
+async def _read_waiting_flows(queues: Client, now_ms: int) -> list[WaitingFlow]:
+    """Return the running ones of the last flows none of whose nodes runs, the oldest first."""
+    try:
+        listed = await queues.run(list_flows(queues.namespace, None, _MAX_FLOWS))
+    except ResponseError:  # the user has no right to them
+        return []
+    old = [each for each in reversed(listed) if _may_be_stuck(each, now_ms)]
+    return [found for each in old[:_MAX_READ_FLOWS] if (found := await _read_waiting(queues, each))]
+
+
+def _may_be_stuck(flow: FlowStatus, now_ms: int) -> bool:
+    age = now_ms / 1000 - flow.sent_at.timestamp()
+    return flow.state is FlowState.RUNNING and age >= WAIT_SECONDS and flow.total <= _MAX_NODES
+
+
+async def _read_waiting(queues: Client, flow: FlowStatus) -> WaitingFlow | None:
+    read = await queues.run(read_flow(queues.namespace, flow.id, "all", only_reads=True))
+    sent = [each for each in read.nodes if each.state in _SENT] if read else []
+    if not sent or any(each.state is NodeState.RUNNING for each in sent):
+        return None
+    node = sent[0]
+    try:
+        message = await observe_message(queues, node.queue, node.id or "")
+    except (RSMQError, ResponseError):  # its queue is gone
+        return None
+    sent_ms = round(flow.sent_at.timestamp() * 1000)
+    return WaitingFlow(flow.id, node.task, node.number, message, sent_ms)
 
 
 async def _read_deletions(queues: Client) -> Sequence[Deletion]:

@@ -11,7 +11,7 @@ from rsmq.explain.alerts.alert import CAUSES, Alert, AlertKind, format_span, lis
 from rsmq.explain.alerts.crashes import find_crash_loops, find_dead_workers, received_again
 from rsmq.explain.alerts.facts import AlertFacts, dead_letter_queues
 from rsmq.explain.alerts.restarts import find_not_restarted
-from rsmq.explain.causes import causes_of_queue
+from rsmq.explain.causes import Cause, causes_of_message, causes_of_queue
 from rsmq.explain.observed import (
     FULL_SHARE,
     IDLE_MINUTES,
@@ -24,6 +24,7 @@ from rsmq.explain.observed import (
 from rsmq.explain.sentences import (
     describe_late_schedule,
     describe_memory,
+    describe_message_cause,
     describe_stalled,
     describe_target,
     format_moment,
@@ -117,11 +118,49 @@ def _find_full_memory(facts: AlertFacts) -> Iterator[Alert]:
     if facts.memory is None or not is_nearly_full(facts.memory):
         return
     used, limit = facts.memory
+    largest = max(facts.bodies, key=lambda name: facts.bodies[name], default=None)
+    bodies = ""
+    if largest is not None:
+        number = format_count(facts.states[largest].messages, "message")
+        bodies = (
+            f" The bodies of {largest} need the most: about {facts.bodies[largest] / 1e6:,.1f} MB "
+            f"in {number}."
+        )
     yield Alert(
         AlertKind.MEMORY, "bad" if used / limit >= (1 + FULL_SHARE) / 2 else "warn", "",
         describe_memory(facts.memory),
-        f"used_memory is {format_count(used, 'byte')}, maxmemory {limit:,}.", None, None,
+        f"used_memory is {format_count(used, 'byte')}, maxmemory {limit:,}.{bodies}", None, largest,
     )  # fmt: skip
+
+
+#: The causes for which a node of a flow waits until an operator acts.
+_STUCK = {
+    Cause.PAUSED, Cause.NO_WORKER, Cause.STALLED, Cause.HELD_BY_DEAD_WORKER, Cause.BLOCKED_WORKER,
+    Cause.NO_BODY, Cause.NO_ID,
+}  # fmt: skip
+
+
+def _find_stuck_flows(facts: AlertFacts) -> Iterator[Alert]:
+    for flow in facts.flows:
+        message, causes = flow.message, causes_of_message(flow.message)
+        cause = causes[0]
+        waits_ms = (message.visible_at_ms or 0) - facts.now_ms
+        if cause is Cause.RETRYING and waits_ms >= WAIT_SECONDS * 1000:
+            # The error may quote a body, which a caller who sees figures may not see.
+            text = (
+                f"It failed {format_count(message.attempts, 'time')}, and waits for a retry for "
+                f"another {format_span(waits_ms / 1000)}. The page of the flow says why, and can "
+                "run it now."
+            )
+        elif cause in _STUCK and Cause.DELAYED not in causes:
+            text = describe_message_cause(cause, message)
+        else:
+            continue
+        yield Alert(
+            AlertKind.FLOW_STUCK, "warn", flow.id,
+            f"Flow {flow.id} is stuck at node {flow.number}, {flow.task}.", text,
+            flow.sent_ms, message.queue.name,
+        )  # fmt: skip
 
 
 def _not_received(state: QueueBacklog, queue: ObservedQueue) -> Iterator[Alert]:
@@ -304,6 +343,7 @@ _RULES: tuple[Callable[[AlertFacts], Iterator[Alert]], ...] = (
     _find_blocked_workers,
     _find_full_memory,
     _find_stopped_webhooks,
+    _find_stuck_flows,
     _find_new_dead_letters,
     _find_late_schedules,
     _find_missing_records,

@@ -23,6 +23,7 @@
 -- @include hidden_messages.lua
 -- @include next_messages.lua
 -- @include held_messages.lua
+-- @include queue_bodies.lua
 
 local queues = KEYS
 local facts, width, prefix, fresh, sample, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -46,6 +47,8 @@ local function read(fact, hash, zset, history)
     return hidden_messages(hash, zset, options)
   elseif fact == 'next' then
     return next_messages(hash, zset, options)
+  elseif fact == 'bodies' then
+    return queue_bodies(hash, zset)
   end
   return held_messages(hash, zset, options)
 end

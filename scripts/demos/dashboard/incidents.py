@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import redis
+
 from rsmq import JSON, RSMQ
 from rsmq.worker import held_by
 
@@ -74,6 +76,24 @@ def _block_rates(demo: Demo) -> None:
         queues.send_message("rates", {"bank": shop.BLOCKING}, delay=15)
 
 
+def _fill_memory(demo: Demo) -> None:
+    photo = "0123456789" * 10_000
+    with RSMQ.from_url(demo.redis, codec=JSON) as queues:
+        queues.create_queue("uploads", maxsize=-1)
+        for number in range(0, 300, 20):
+            queues.send_messages("uploads", [{"name": number, "photo": photo}] * 20)
+    with redis.Redis.from_url(demo.redis) as raw:
+        raw.config_set("maxmemory", round(raw.info("memory")["used_memory"] / 0.92))
+
+
+def _send_flow(demo: Demo) -> None:
+    with RSMQ.from_url(demo.redis, codec=JSON) as queues:
+        queues.create_queue("books")
+        demo.start_worker("books-1")
+        _, bill = shop.make_books(queues)
+        bill("anna")
+
+
 INCIDENTS = {
     "stuck-queue": Incident(
         _pause_orders,
@@ -108,5 +128,15 @@ INCIDENTS = {
         _block_rates,
         "The worker rates-1 is alive, and handles nothing. Find out which handler blocks it since "
         "when, and free it of that message.",
+    ),
+    "full-redis": Incident(
+        _fill_memory,
+        "Redis is nearly full: soon all sends are refused. Find out what fills it, and purge what "
+        "no consumer receives.",
+    ),
+    "stuck-flow": Incident(
+        _send_flow,
+        "anna waits for a receipt. Find out at which node the flow is stuck, and why, and let "
+        "it continue: the bank answers again.",
     ),
 }

@@ -7,9 +7,11 @@ import os
 import random
 import smtplib
 import time
+from collections.abc import Callable
 from typing import Any
 
 from rsmq import JSON, RSMQ
+from rsmq.tasks import RESULT, Tasks, chain
 from rsmq.worker import Delivery, Worker, fixed
 
 #: A message with this value ends the process of its worker, as a fault in native code does.
@@ -101,6 +103,37 @@ async def convert(rate: dict[str, Any]) -> None:
     await asyncio.sleep(0.2)
 
 
+def make_books(client: RSMQ[Any]) -> tuple[Tasks, Callable[[str], object]]:
+    """Return the tasks of the accounts, and what sends a flow of them for a customer."""
+    tasks = Tasks(client)
+    asked: list[int] = []
+
+    @tasks.task(queue="books", name="books.sum", track=True)
+    def add_up(customer: str) -> int:
+        """Add up the orders of a customer."""
+        return 17 * len(customer)
+
+    @tasks.task(queue="books", name="books.charge", track=True, backoff=fixed(7200))
+    def charge(total: int) -> int:
+        """Ask the bank for the money; it does not answer the first time."""
+        if not asked:
+            asked.append(total)
+            raise ConnectionError("bank.example:443: connection refused")
+        return total
+
+    @tasks.task(queue="books", name="books.receipt", track=True)
+    def send_receipt(_: int) -> None:
+        """Send a receipt."""
+
+    def bill(customer: str) -> object:
+        return chain(
+            add_up.signature(customer), charge.signature(RESULT), send_receipt.signature(RESULT)
+        ).send()
+
+    return tasks, bill
+
+
+books, _ = make_books(queues)
 worker.schedule("sales", queue="reports", body={"kind": "sales"}, every=20)
 worker.schedule(
     "nightly",

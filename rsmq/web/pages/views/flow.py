@@ -5,9 +5,11 @@ The flows of tasks; the graph of one, and its nodes.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rsmq.errors import QueueNotFound
 from rsmq.jobs.flows.status import FlowState
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import StateTab, state_tabs
@@ -26,6 +28,8 @@ _MARGIN = 10
 _MAX_CHARACTERS = 20
 #: The states of nodes without a job: it was not sent, or has left nothing.
 _JOBLESS = {"pending", "skipped", "expired", "cancelled"}
+#: The states of nodes that were sent and have not ended; of so many it is said why.
+_SENT, _MAX_EXPLAINED = {"waiting", "running", "retrying"}, 5
 #: The sign and the class of each state.
 _SIGNS = {
     "pending": ("·", "plain"),
@@ -126,8 +130,17 @@ def _columns(nodes: Sequence[NodeJson]) -> dict[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingNode:
+    """A node that was sent and has not ended, and why, in a sentence."""
+
+    node: NodeJson
+    cause: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class FlowPage:
-    """A flow, its drawing, and how many of its nodes are in each state."""
+    """A flow, its drawing, how many of its nodes are in each state, and what it waits for."""
 
     signs: ClassVar[Mapping[str, tuple[str, str]]] = _SIGNS
     jobless: ClassVar[Collection[str]] = _JOBLESS
@@ -137,12 +150,24 @@ class FlowPage:
     flow: FlowWithNodesJson
     graph: Graph | None
     counts: list[tuple[str, int]]
+    waits: list[WaitingNode]
 
 
 async def _show(call: PageCall) -> FlowPage:
     flow = await call.read(FlowWithNodesJson, {"flow": call.names["flow"]})
     counts = [(name, number) for name, number in flow["counts"].items() if number]
-    return FlowPage(flow, draw(flow["nodes"]), counts)
+    return FlowPage(flow, draw(flow["nodes"]), counts, await _explain(call, flow["nodes"]))
+
+
+async def _explain(call: PageCall, nodes: Sequence[NodeJson]) -> list[WaitingNode]:
+    """Return the first nodes that were sent and have not ended, with ``why``: a few commands."""
+    found: list[WaitingNode] = []
+    for node in [each for each in nodes if each["state"] in _SENT][:_MAX_EXPLAINED]:
+        names = {"queue": node["queue"], "id": node["id"] or ""}
+        with suppress(QueueNotFound):
+            why = await call.read("/queues/{queue}/messages/{id}/why", names)
+            found.append(WaitingNode(node, why["cause"], why["sentence"]))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
