@@ -21,8 +21,8 @@ class FoundPlace(NamedTuple):
     A thing that was found.
 
     Attributes:
-        kind: ``message``, ``job``, ``unique_key``, ``group``, ``limit_key``, ``task``; of servers
-            also ``queue``, ``worker``, ``flow``.
+        kind: ``message``, ``job``, ``unique_key``, ``group``, ``limit_key``, ``rate`` (a limit
+            key that has only a rate), ``task``; of servers also ``queue``, ``worker``, ``flow``.
         queue: the name of its queue; empty without one.
         name: the id of the message, of a key or a group that of one of its messages; of others
             the name.
@@ -46,7 +46,7 @@ def find_in_queues(queues: Sequence[QueueKeys], name: str) -> Operation[list[Fou
         for each in queues
         for key in (
             each.hash, each.zset, each.unique, each.admitted, each.held_back, each.calls,
-            each.job(name),
+            each.rates, each.job(name),
         )
     ]  # fmt: skip
     return Operation(

@@ -34,6 +34,7 @@ def places(runner, queues):
             "tracked": await queues.send_message("other", "f", track=True),
         }
         await queues.send_message("other", "g", limit_key="club", max_running=12)
+        await queues.send_messages("other", ["h"] * 2, limit_keys=["geo"] * 2, rate="1/h")
         keys = queues.namespace.queue("orders")
         await queues.run(record_calls(keys, 1, [("app.Mail.send", CallCounts(1).pack())]))
         await _die(queues, "orders-worker", {})
@@ -53,6 +54,7 @@ async def test_ids_keys_and_groups_are_found_without_their_queues(http, places):
     assert await _find(http, "invoice 7") == [("unique_key", "orders", places["unique"])]
     assert await _find(http, "customer-9") == [("group", "other", places["grouped"])]
     assert await _find(http, "shop") == [("limit_key", "other", places["limited"])]
+    assert await _find(http, "geo") == [("rate", "other", "geo")]
     assert await _find(http, "customer") == []
     assert await _find(http, "nothing") == []
 
@@ -123,6 +125,7 @@ async def test_the_page_links_to_each_thing(http, places):
     assert 'href="/tasks?q=app.Mail.send&amp;queue=orders"' in (
         await read_page(pages, "/find?q=mail")
     )
+    assert 'href="/queues/other/messages">geo</a>' in await read_page(pages, "/find?q=geo")
     assert "Nothing has this id" in await read_page(pages, "/find?q=%3Cb%3E")
     assert "The field at the top finds" in await read_page(pages, "/find")
     assert re.search(r'<input type="search" name="q"[^>]*aria-keyshortcuts="/"', page)

@@ -26,7 +26,11 @@ _MAX_FOUND, _MAX_NAMES = 200, 50
 class PlaceJson(TypedDict):
     """A thing that was found."""
 
-    kind: Annotated[str, "message, job, unique_key, group, limit_key, task, queue, worker or flow."]
+    kind: Annotated[
+        str,
+        "message, job, unique_key, group, limit_key, rate (of a limit key that has only a rate), "
+        "task, queue, worker or flow.",
+    ]
     queue: Annotated[str, "Its queue; empty without one."]
     name: Annotated[str, "Its id or its name; of a key or a group the id of one of its messages."]
 

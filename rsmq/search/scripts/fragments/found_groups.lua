@@ -13,8 +13,8 @@ local function find_group(found, kind, group, admitted, held_back, zset)
   end
 end
 
--- Adds the same of a limit key. Its group begins with the byte 1 and how many of its messages may run, of which a queue
--- has few: at most 20 of these numbers are looked at.
+-- Adds the same of a limit key, and returns whether it is there. Its group begins with the byte 1 and how many of its
+-- messages may run, of which a queue has few: at most 20 of these numbers are looked at.
 local function find_limit_key(found, name, admitted, held_back, zset)
   for _, key in ipairs({admitted, held_back}) do
     local from = '[\1'
@@ -25,7 +25,7 @@ local function find_limit_key(found, name, admitted, held_back, zset)
         break
       end
       if find_group(found, 'limit_key', '\1' .. number .. ':' .. name, admitted, held_back, zset) then
-        return
+        return true
       end
       from = '[\1' .. number .. ';'
     end

@@ -17,6 +17,7 @@ from rsmq.web.table import Scope
 _KINDS = {
     "message": "message", "job": "job", "unique_key": "message with this unique key",
     "group": "message of this group", "limit_key": "message of this limit key",
+    "rate": "queue with messages of this limit key, which has only a rate",
     "queue": "queue", "task": "task", "worker": "worker", "flow": "flow",
 }  # fmt: skip
 
