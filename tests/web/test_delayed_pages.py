@@ -21,6 +21,29 @@ async def test_the_next_messages_of_all_queues_are_listed_in_their_order(http, q
     assert 'href="/queues/c"' not in text
 
 
+async def test_a_message_of_the_list_is_run_now_or_deleted_and_some_of_a_queue_too(http, queues):
+    await queues.create_queue("q")
+    ids = [await queues.send_message("q", str(each), delay=600 + each) for each in range(4)]
+    text = await read_page(open_pages(http), "/delayed")
+    for action in ("release-messages", "delete-messages"):
+        assert f'href="/actions/{action}?queue=q&amp;ids={ids[0]}"' in text
+    assert 'href="/queues/q/messages?state=delayed">4</a>' in text
+    asked = await read_page(http, f"/actions/release-messages?queue=q&ids={ids[0]}")
+    assert "visible now" in asked
+    await run_action(http, "release-messages", queue="q", ids=ids[0])
+    done = await run_action(http, "delete-messages", queue="q", ids=ids[1], undo="true")
+    assert done.status == 303
+    zset = queues.namespace.queue("q").zset
+    left = await queues.run(plain_command("ZRANGE", zset, "0", "-1"))
+    assert [each.decode() for each in left] == [ids[0], *ids[2:]]
+    assert (await queues.get_message("q", ids[0])).state == "visible"
+    assert [each.messages for each in await queues.trash.list()] == [1]
+    chosen = await read_page(http, "/queues/q/messages?state=delayed")
+    assert '<button formaction="/actions/release-messages">Run now</button>' in chosen
+    await run_action(http, "release-messages", queue="q", ids=ids[2:])
+    assert (await queues.get_queue_attributes("q")).visible_messages == 3
+
+
 async def test_the_states_of_many_hidden_messages_are_those_of_a_sample(http, queues):
     await queues.create_queue("q")
     await queues.send_messages("q", ["x"] * 300)

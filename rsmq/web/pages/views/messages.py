@@ -106,18 +106,26 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
             call,
             names["queue"],
             is_dead=sources is not None or any(each["reason"] for each in page["messages"]),
+            is_due_later=state in {"delayed", "retrying"},
         ),
     }
 
 
-def actions_on(call: PageCall, queue: str, *, is_dead: bool) -> list[tuple[str, str, str]]:
-    """Return the actions on messages that their ids name: name, label and style of each."""
+def actions_on(
+    call: PageCall, queue: str, *, is_dead: bool, is_due_later: bool = False
+) -> list[tuple[str, str, str]]:
+    """
+    Return the actions on messages that their ids name: name, label and style of each.
+
+    Args:
+        is_due_later: whether all are delayed, or wait for a retry.
+    """
     if not (call.may(Scope.RECEIVE, queue) and call.may(Scope.MANAGE, queue)):
         return []
     redrive = [("redrive-messages", "Redrive", "main")] if is_dead else []
     return [
         *redrive,
-        ("release-messages", "Release", ""),
+        ("release-messages", "Run now" if is_due_later else "Release", ""),
         ("hide-messages", "Extend", ""),
         ("move-messages", "Move", ""),
         ("delete-messages", "Delete", "danger"),
