@@ -167,7 +167,7 @@ def create_app(
                 its_gate, operations, SharedWalks(client), namespace=client.namespace.name,
                 namespaces_of=namespaces_of, version=__version__, read_only=read_only,
             ),
-            _documents(its_gate, namespaces_of, __version__),
+            _documents(its_gate, namespaces_of, __version__, client.namespace.name),
         )  # fmt: skip
 
     parts = {
@@ -264,7 +264,9 @@ class _Part:
         await self.documents.get(path_of(scope), self.api)(scope, receive, send)
 
 
-def _documents(gate: AccessGate, namespaces_of: NamespacesOf, version: str) -> Mapping[str, Asgi]:
+def _documents(
+    gate: AccessGate, namespaces_of: NamespacesOf, version: str, namespace: str
+) -> Mapping[str, Asgi]:
     document = make_document(TABLE, version, PREFIX)
 
     async def openapi(request: Request) -> Response:
@@ -275,7 +277,10 @@ def _documents(gate: AccessGate, namespaces_of: NamespacesOf, version: str) -> M
         return JSONResponse({**document, "servers": servers})
 
     async def docs(request: Request) -> Response:
-        page = make_api_page(TABLE, version, _address_of(request))
+        is_secure = gate.is_secure(request.url.scheme, request.headers, request.client)
+        host = request.headers.get("host", "localhost")
+        origin = f"{'https' if is_secure else 'http'}://{host}"
+        page = make_api_page(TABLE, version, _address_of(request), origin, namespace)
         return HTMLResponse(page, headers={"Content-Security-Policy": POLICY, **_NO_SNIFF})
 
     return {

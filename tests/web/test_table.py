@@ -32,11 +32,29 @@ def test_the_document_has_each_route_under_a_name_of_its_own():
     assert len(names) == len(TABLE) == len(set(names))
 
 
-def test_the_page_of_the_api_has_each_operation_and_no_script():
-    page = make_api_page(TABLE, "<b>", "/api/v1")
-    assert page.count("<section>") == len(TABLE)
-    assert "<script" not in page
+def _api_page(namespace="rsmq"):
+    return make_api_page(TABLE, "<b>", "/api/v1", "http://<b>", namespace)
+
+
+def test_the_page_of_the_api_has_each_operation_and_no_script_of_its_own():
+    page = _api_page()
+    assert page.count('<details class="operation"') == len(TABLE)
+    assert re.findall("<script[^>]*>[^<]", page) == []
     assert "<b>" not in page
+
+
+def test_the_page_of_the_api_has_an_id_for_each_group_and_each_operation():
+    page = _api_page()
+    ids = re.findall(' id="([^"]*)"', page)
+    assert len(ids) == len(set(ids))
+    links = re.findall('href="#([^"]*)"', page)
+    assert len(links) == 9
+    assert set(links) < set(ids)
+
+
+def test_the_page_of_the_api_names_another_namespace_in_its_examples():
+    assert "ns=&#39;shop&#39;" in _api_page("shop")
+    assert "ns=" not in _api_page()
 
 
 def test_the_page_lists_each_operation_with_its_scope():
