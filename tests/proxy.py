@@ -133,12 +133,17 @@ class Proxy:
             client.sendall(data)
 
     def _forward(self, client: socket.socket) -> None:
-        server = socket.create_connection(("127.0.0.1", self.target))
-        if self._slow:
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SMALL)
         is_dropped = is_held = is_script = False
         due = 0.0
-        with client, server, contextlib.suppress(OSError):
+        address = ("127.0.0.1", self.target)
+        # A server that is away closes the connection, as it does without a proxy.
+        with (
+            client,
+            contextlib.suppress(OSError),
+            socket.create_connection(address) as server,
+        ):
+            if self._slow:
+                server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SMALL)
             while True:
                 sources = [client] if self.withholding else [client, server]
                 readable, _, _ = select.select(sources, [], [], _LOOK_SECONDS)

@@ -14,7 +14,7 @@ from tests.scale import SOAK, WAIT_SECONDS
 ROOT = Path(__file__).parents[3]
 
 #: scripts/test kills at chosen points only.
-collect_ignore = [] if SOAK else ["test_kills_at_random.py", "test_soak.py"]
+collect_ignore = [] if SOAK else ["test_kills_at_random.py"]
 
 #: The classes that Spark loads at its start, which ``class_archive.py`` writes. If it is missing, a
 #: JVM starts without it, in twice the time.
@@ -84,6 +84,15 @@ def end_jvm():
             gateway.proc.wait()
         gateway.shutdown_callback_server()
         gateway.close()
+
+
+@pytest.fixture
+def empty_server(server):
+    """The server, without a key."""
+    with server.raw() as raw:
+        raw.flushall()
+        yield server
+        raw.flushall()
 
 
 @pytest.fixture

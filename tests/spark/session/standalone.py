@@ -1,4 +1,4 @@
-"""A Spark standalone cluster of one worker, and an archive of Python for its executors."""
+"""A Spark standalone cluster of two workers, and an archive of Python for its executors."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import subprocess
 import sys
 import sysconfig
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import files, requires
 from pathlib import Path
 
 import pyspark
 
 from tests.ports import free_port
+from tests.scale import WAIT_SECONDS
 from tests.spark.session.conftest import JAVA_OPTIONS, ROOT, SHORT
 
 SPARK_HOME = Path(pyspark.__file__).parent
-_START_SECONDS = 60
 _UNUSED = shutil.ignore_patterns("include", "tests", "src", "*flight*")
 
 
@@ -63,40 +63,72 @@ def write_settings(folder):
     }  # fmt: skip
 
 
-@contextmanager
-def run_cluster(folder):
-    """Run a master, and a worker whose Python lacks this library; yield the port of the master."""
-    folder.mkdir()
-    port = free_port()
-    environment = {
-        "PATH": "/usr/local/bin:/usr/bin:/bin", "SPARK_HOME": str(SPARK_HOME),
-        "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
-        **({"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}),
-    }  # fmt: skip
-    place = ["--host", "127.0.0.1", "--webui-port", str(free_port())]
-    commands = {
-        "master.Master": [*place, "--port", str(port)],
-        "worker.Worker": ["-c", "2", "-m", "1g", "-d", str(folder), f"spark://127.0.0.1:{port}"],
-    }
-    processes, logs = [], []
-    try:
-        for name, arguments in commands.items():
-            logs.append(folder / f"{name}.log")
-            with logs[-1].open("w") as log:
-                processes.append(
-                    subprocess.Popen(
-                        [SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{name}",
-                         *(arguments if name == "master.Master" else [*place[:2], *arguments])],
-                        cwd=folder, env=environment, stdout=log, stderr=log,
-                        start_new_session=True,
-                    )
-                )  # fmt: skip
-        deadline = time.monotonic() + _START_SECONDS
-        while "Registering worker" not in logs[0].read_text():
-            assert time.monotonic() < deadline, [log.read_text() for log in logs]
+class Cluster:
+    """
+    A master and its workers, whose Python lacks this library.
+
+    Attributes:
+        port: the port of the master.
+        workers: the processes of the workers.
+    """
+
+    def __init__(self, folder):
+        folder.mkdir()
+        self.port, self.workers, self._folder = free_port(), [], folder
+        self._master = self._start("master.Master", "--port", str(self.port))
+
+    def add_worker(self):
+        """Start a worker that has a processor, and wait until the master has it."""
+        registered = self._count_registrations()
+        place = ["-d", str(self._folder), f"spark://127.0.0.1:{self.port}"]
+        self.workers.append(self._start("worker.Worker", "-c", "1", "-m", "1g", *place))
+        deadline = time.monotonic() + WAIT_SECONDS
+        while self._count_registrations() == registered:
+            logs = [self._log(name).read_text() for name in ("master.Master", "worker.Worker")]
+            assert time.monotonic() < deadline, logs
             time.sleep(0.1)
-        yield port
+
+    def kill_worker(self, number):
+        """Kill a worker; its executors end themselves."""
+        _kill(self.workers.pop(number))
+
+    def _count_registrations(self):
+        return self._log("master.Master").read_text().count("Registering worker")
+
+    def _log(self, name):
+        return self._folder / f"{name}.log"
+
+    def _start(self, name, *arguments):
+        environment = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin", "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
+            **({"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}),
+        }  # fmt: skip
+        with self._log(name).open("a") as log:
+            return subprocess.Popen(
+                [SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{name}",
+                 "--host", "127.0.0.1", "--webui-port", str(free_port()), *arguments],
+                cwd=self._folder, env=environment, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+
+    def stop(self):
+        for process in (*self.workers, self._master):
+            _kill(process)
+
+
+def _kill(process):
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@contextmanager
+def run_cluster(folder, workers=2):
+    """Run a cluster."""
+    cluster = Cluster(folder)
+    try:
+        for _ in range(workers):
+            cluster.add_worker()
+        yield cluster
     finally:
-        for process in processes:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        cluster.stop()

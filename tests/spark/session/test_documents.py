@@ -48,15 +48,6 @@ class UnstoppableSession:
         pass
 
 
-@pytest.fixture
-def empty_server(server):
-    """The server, without a key."""
-    with server.raw() as raw:
-        raw.flushall()
-        yield server
-        raw.flushall()
-
-
 class SparkPlayer(Player):
     """Runs the commands of ``rsmq-pipeline`` inside this process, in its session."""
 

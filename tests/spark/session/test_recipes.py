@@ -7,32 +7,26 @@ import dataclasses
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from rsmq import RSMQ
 from tests.documents.pages import read_blocks
 from tests.documents.player import Player, check_prints
+from tests.nodes import wait_until
+from tests.ports import free_port
 from tests.postgresql import PostgreSQL
 from tests.scale import WAIT_SECONDS
 from tests.spark.session.conftest import ENVIRONMENT
-from tests.spark.session.standalone import make_environment, run_cluster, write_settings
+from tests.spark.session.standalone import SPARK_HOME, make_environment, run_cluster, write_settings
 
 BLOCKS = [each for each in read_blocks("spark-recipes.md") if each.how != "shown"]
 SESSION_BLOCKS = [each for each in BLOCKS if (each.language, each.how) == ("python", "run")]
 SQL_BLOCKS = read_blocks("spark-sql.md")
-
-
-@pytest.fixture
-def empty_server(server):
-    """The server, without a key."""
-    with server.raw() as raw:
-        raw.flushall()
-        yield server
-        raw.flushall()
 
 
 def adapt(code, server, folder):
@@ -92,20 +86,21 @@ def test_executors_of_a_cluster_get_python_by_archive(empty_server, tmp_path):
     with RSMQ.from_url(empty_server.url) as queues:
         queues.create_queue("words")
         queues.send_messages("words", ["one", "two"])
-        with run_cluster(tmp_path / "cluster") as port:
+        with run_cluster(tmp_path / "cluster") as cluster:
             blocks = [
                 dataclasses.replace(
                     block,
                     code=adapt(block.code, empty_server, tmp_path)
-                    .replace("7077", str(port))
+                    .replace("7077", str(cluster.port))
                     .replace("--quiet", "--quiet --compress-level 0"),  # faster here
                 )
                 for block in BLOCKS
                 if block.language == "sh" or block.file == "upper_job.py"
             ]
             Player(empty_server, tmp_path, write_settings(tmp_path / "conf")).play(blocks)
-            (archive,) = (tmp_path / "cluster").glob("app-*/0/environment")
-            assert (archive / "bin" / "python").exists()
+            archives = list((tmp_path / "cluster").glob("app-*/*/environment"))
+            assert len(archives) == len(cluster.workers)
+            assert all((each / "bin" / "python").exists() for each in archives)
 
     lines = [
         line for file in (tmp_path / "words").glob("*.json") for line in file.read_text().split()
@@ -113,10 +108,42 @@ def test_executors_of_a_cluster_get_python_by_archive(empty_server, tmp_path):
     assert sorted(json.loads(line)["message"] for line in lines) == ["ONE", "TWO"]
 
 
-def test_job_runs_over_spark_connect(empty_server, tmp_path):
-    """In a process of its own, because a process has one kind of session."""
+@contextmanager
+def run_connect_server(folder):
+    """Run a server of Spark Connect with three processors; yield its port."""
+    port, log = free_port(), folder / "server.log"
+    settings = {
+        "spark.connect.grpc.binding.port": port,
+        "spark.python.authenticate.socketTimeout": "120s",
+        "spark.sql.shuffle.partitions": 2,
+    }
+    command = [
+        SPARK_HOME / "bin" / "spark-submit", "--master", "local[3]",
+        "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
+        *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
+    ]  # fmt: skip
+    environment = {**os.environ, **ENVIRONMENT, **write_settings(folder / "conf")}
+    with log.open("w") as out:
+        server = subprocess.Popen(
+            command, env=environment, stdout=out, stderr=out, cwd=folder, start_new_session=True
+        )
+
+    def listens():
+        assert server.poll() is None, log.read_text()[-4000:]
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+
+    try:
+        wait_until(listens, failure=lambda: log.read_text()[-4000:])
+        yield port
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+def test_job_runs_over_spark_connect_with_a_client_without_java(empty_server, tmp_path):
+    """The client is a process of its own, because a process has one kind of session."""
     (block,) = [each for each in BLOCKS if each.file == "connect_job.py"]
-    code = adapt(block.code, empty_server, tmp_path).replace("sc://127.0.0.1:15002", "local[3]")
     refused = """
 from rsmq.spark import InvalidOption
 for options in ({"checkpoint": "/data/other"}, {"keep": True}):
@@ -128,12 +155,15 @@ from tests.spark.session import connect_jobs
 connect_jobs.run(spark, url, "/data")
 spark.stop()
 """
-    settings = ENVIRONMENT["PYSPARK_SUBMIT_ARGS"]
-    settings = f"--conf spark.sql.shuffle.partitions=2 {settings}"
-    environment = {**os.environ, **ENVIRONMENT, "PYSPARK_SUBMIT_ARGS": settings}
+    environment = {**os.environ, **ENVIRONMENT, "PATH": "", "JAVA_HOME": ""}
     program = tmp_path / "connect_job.py"
-    program.write_text(code + adapt(refused, empty_server, tmp_path))
-    with RSMQ.from_url(empty_server.url) as queues, (tmp_path / "out").open("w") as out:
+    with (
+        RSMQ.from_url(empty_server.url) as queues,
+        run_connect_server(tmp_path) as port,
+        (tmp_path / "out").open("w") as out,
+    ):
+        code = adapt(block.code, empty_server, tmp_path).replace("15002", str(port))
+        program.write_text(code + adapt(refused, empty_server, tmp_path))
         queues.create_queue("audit")
         queues.send_messages("audit", ["a", "b", "A"])
         process = subprocess.Popen(
