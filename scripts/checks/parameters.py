@@ -17,9 +17,9 @@ _GENERATED = "# Generated from "
 
 PUBLIC = frozenset(
     {
-        "rsmq/spark/pipelines/archive.py: archive",
-        "rsmq/spark/pipelines/replay.py: replay",
-        "rsmq/spark/pipelines/transform.py: transform",
+        "rsmq/spark/pipelines/files.py: archive",
+        "rsmq/spark/pipelines/files.py: replay",
+        "rsmq/spark/pipelines/between.py: transform",
         "rsmq/web/application.py: create_app",
     }
 )

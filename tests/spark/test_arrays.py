@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
-from rsmq.spark.read.field_request import pack_fields
+from rsmq.spark.connections import pack_fields
 from rsmq.spark.read.record_batch import build_arrow_schema, build_record_batch, decode_lossy
-from rsmq.spark.read.scanned import SeenIds, parse_scores
+from rsmq.spark.read.scan import SeenIds, parse_scores
 from rsmq.spark.read.schema import make_fields
 from rsmq.transport.packing import pack
 from rsmq.wire import ids as wire_ids

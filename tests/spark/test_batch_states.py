@@ -8,8 +8,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from rsmq.spark.operations.batches import LeasedPart
-from rsmq.spark.stream.batch_fill import BatchFill, BatchLimits
-from rsmq.spark.stream.batches import BatchesInFlight, BatchEvent, BatchState, change_batch
+from rsmq.spark.stream.batches import (
+    BatchesInFlight,
+    BatchEvent,
+    BatchFill,
+    BatchLimits,
+    BatchState,
+    change_batch,
+)
 from tests.scale import scaled
 
 S, E = BatchState, BatchEvent

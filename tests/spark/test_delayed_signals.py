@@ -7,9 +7,8 @@ import threading
 
 import pytest
 
-from rsmq.spark.pipelines.delayed_signals import delayed_signals
 from rsmq.spark.pipelines.queues import Queues
-from rsmq.spark.pipelines.streams import run_stream
+from rsmq.spark.pipelines.streams import delayed_signals, run_stream
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

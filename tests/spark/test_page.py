@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from rsmq.spark.pipelines import page, plots
+from rsmq.spark.pipelines import pictures
 
 START = datetime(2026, 1, 31, 12, 7)  # noqa: DTZ001 - as tables have it
 HOSTILE = [
@@ -81,8 +81,8 @@ def make_tables(queues=("q",), causes=(), workers=("w1",)):
 
 
 def build(tables):
-    plotted = plots.draw_svg(tables)
-    return page.build_page(tables, plotted, "rsmq", datetime(2026, 1, 31, 13, 0, tzinfo=UTC))
+    plotted = pictures.draw_svg(tables)
+    return pictures.build_page(tables, plotted, "rsmq", datetime(2026, 1, 31, 13, 0, tzinfo=UTC))
 
 
 def find_plots(reader):
@@ -134,7 +134,7 @@ def test_legends_show_every_name():
     tables = make_tables(["_a", "$b$"], ["_c", "d"])
     legends = {
         name: [each.get_text() for each in figure.legends[0].get_texts()]
-        for name, figure in plots.draw(tables)
+        for name, figure in pictures.draw(tables)
         if figure.legends
     }
     assert legends["by_minute"] == ["$b$", " _a"]

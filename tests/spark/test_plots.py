@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from matplotlib import dates
 
-from rsmq.spark.pipelines import plots
-from rsmq.spark.pipelines.bins import choose_bins, choose_unit
+from rsmq.spark.pipelines import pictures
+from rsmq.spark.pipelines.pictures import choose_bins, choose_unit
 
 START = datetime(2026, 1, 31, 12, 7, tzinfo=UTC)
 
@@ -64,7 +64,7 @@ def test_axes_begin_at_zero_and_show_only_the_span(minutes):
         ),
         "dead_by_cause": (),
     }
-    _, ages, counts, sent = [figure.axes[0] for _, figure in plots.draw(tables)]
+    _, ages, counts, sent = [figure.axes[0] for _, figure in pictures.draw(tables)]
     assert (ages.get_xlabel(), ages.get_xlim()[0]) == ("hours", 0)
     assert ages.get_xlim()[1] < 30
     assert sent.get_ylim()[0] == counts.get_ylim()[0] == 0
@@ -85,13 +85,13 @@ def test_each_bar_of_messages_has_its_number():
         }
         for total, flying in ((1234, 34), (2, 2), (0, 0))
     )
-    axes = plots._draw_bars(rows, plots._STATES, "Messages", "messages").axes[0]
+    axes = pictures._draw_bars(rows, pictures._STATES, "Messages", "messages").axes[0]
     assert [text.get_text() for text in axes.texts] == ["1,234", "2", "0"]
     assert [text.xy[0] for text in axes.texts] == [1234, 2, 0]
     assert axes.get_xlim()[1] > 1234
 
     by_cause = tuple({"cause": "ValueError", "messages": number} for number in (2, 3))
-    axes = plots._draw_totals(by_cause, "cause", "Dead letters by cause").axes[0]
+    axes = pictures._draw_totals(by_cause, "cause", "Dead letters by cause").axes[0]
     assert [text.get_text() for text in axes.texts] == ["5"]
 
 
@@ -100,7 +100,7 @@ def test_equal_lines_do_not_hide_each_other():
     rows = tuple(
         {"queue": name, "minute": START, "messages": number} for name, number in names.items()
     )
-    axes = plots._draw_by_minute(rows, "queue", "Messages sent", "queues").axes[0]
+    axes = pictures._draw_by_minute(rows, "queue", "Messages sent", "queues").axes[0]
     styles = {line.get_label(): line.get_linestyle() for line in axes.patches}
     assert styles["a"] == styles["c"] == "-"
     # Of three equal lines, each has one dash of three; the first one shows where no other is.

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from rsmq.spark import InvalidOption
-from rsmq.spark.read.reasons import REASON_COLUMNS
+from rsmq.spark.read.sent_columns import REASON_COLUMNS
 from rsmq.worker import Worker
 from tests.scale import WAIT_SECONDS
 

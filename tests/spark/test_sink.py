@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from rsmq import InvalidFormat, InvalidValue, MessageNotString, MessageTooLong, QueueNotFound
 from rsmq.spark import BatchLost, CheckpointSetBack, InvalidOption
 from rsmq.spark.write import sink
-from rsmq.spark.write.send_columns import column_option_of, option_of
+from rsmq.spark.write.sink_options import column_option_of, option_of
 from rsmq.vocabulary.sends import SPARK, ValueKind
 from tests.contract.test_send_options import OPTIONS
 from tests.scale import WAIT_SECONDS
@@ -781,6 +781,7 @@ def test_abort_keeps_a_decision_that_is_stored_meanwhile(env, queue, stream, mon
 
     def read_before_the_decision(home, write):
         last = read_last_batch(home, write)
+        monkeypatch.undo()
         with suppress(Crashed), crash_at_call(env.server(), 1, answered=True):
             other.commit(messages)  # the decision is stored, and one of two parts published
         return last

@@ -21,9 +21,9 @@ from rsmq.spark.operations import batches as operations
 from rsmq.spark.operations.batches import MAX_PART_MESSAGES, acquire_lease
 from rsmq.spark.read.source_options import parse_source_options, parse_stream_options
 from rsmq.spark.stream import acknowledgement, lease_holder, parts, stream_queues
-from rsmq.spark.stream.batch_fill import BatchLimits
-from rsmq.spark.stream.identity import StreamIdentity
+from rsmq.spark.stream.batches import BatchLimits
 from rsmq.spark.stream.reader import group_parts
+from rsmq.spark.stream.records import StreamIdentity
 from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7
 from tests.spark.conftest import Crashed, Env, crash_at_call, json_round_trip

@@ -14,13 +14,12 @@ import redis
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from rsmq.errors import LeaseTakenOver
-from rsmq.spark import task_process
+from rsmq.spark import connections
 from rsmq.spark.connection_options import parse_connection_options
 from rsmq.spark.operations.batches import MAX_PART_MESSAGES
 from rsmq.spark.stream import lease_holder, parts
 from rsmq.spark.stream.acknowledgement import acknowledge_offset, find_offsets
-from rsmq.spark.stream.batch_fill import BatchLimits
-from rsmq.spark.stream.batches import BatchEvent, BatchState
+from rsmq.spark.stream.batches import BatchEvent, BatchLimits, BatchState
 from rsmq.spark.stream.parts import BatchParts
 from rsmq.spark.stream.stream_queues import StreamQueues
 from tests.scale import WAIT_SECONDS
@@ -386,12 +385,12 @@ def test_a_batch_has_parts_of_at_most_a_thousand_messages(env, queue):
 def test_a_task_process_excludes_modules_from_its_collections(monkeypatch):
     calls = []
     monkeypatch.setattr(gc, "freeze", lambda: calls.append(None))
-    monkeypatch.setattr(task_process, "_modules_seen", 0)
-    task_process.spare_loaded_modules()
-    task_process.spare_loaded_modules()
+    monkeypatch.setattr(connections, "_modules_seen", 0)
+    connections.spare_loaded_modules()
+    connections.spare_loaded_modules()
     assert len(calls) == 1
-    monkeypatch.setitem(task_process.sys.modules, "a module that a task has loaded", task_process)
-    task_process.spare_loaded_modules()
+    monkeypatch.setitem(connections.sys.modules, "a module that a task has loaded", connections)
+    connections.spare_loaded_modules()
     assert len(calls) == 2
 
 

@@ -25,7 +25,7 @@ REASONS = {
     "migrate/sources/rsmq.py": "durations that rsmq_async stores in ms, and what Node stores",
     "operations/send_options.py": "tests/contract/test_send_options.py sends each pair of options",
     "pyrsmq/cmd/queue_commands.py": "the arguments of PyRSMQ",
-    "spark/pipelines/replay.py": "the columns of groups, which older archives don't have",
+    "spark/pipelines/files.py": "the columns of groups, which older archives don't have",
     "tasks/tasks.py": "the options of a map that is sent once",
     "web/pages/views/delayed.py": "titles of options; others have their names",
     "web/pages/views/find.py": "the kinds that the search returns, which have options among them",

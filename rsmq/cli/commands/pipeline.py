@@ -36,7 +36,7 @@ from rsmq.errors import InvalidOption
 from rsmq.errors.printable import escape_unprintable, format_count
 
 if TYPE_CHECKING:
-    from rsmq.spark.pipelines.progress import JobProgress
+    from rsmq.spark.pipelines.streams import JobProgress
 
 _HELP = """
 Run a job on queues with Spark.
@@ -192,8 +192,8 @@ def transform(call: Call, of: dict[str, Any]) -> tuple[Any, ...]:
 
     FUNCTION of MODULE returns a DataFrame for a DataFrame.
     """
+    from rsmq.spark.pipelines.between import load_function  # noqa: PLC0415 - as above
     from rsmq.spark.pipelines.queues import refuse_loop  # noqa: PLC0415 - needs the extra
-    from rsmq.spark.pipelines.transform import load_function  # noqa: PLC0415 - as above
 
     queues, function, to = of.pop("queues"), of.pop("function"), of.pop("to")
     try:

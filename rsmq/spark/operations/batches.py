@@ -182,28 +182,16 @@ def lease_messages(
         CheckpointSetBack: the part does not exist, and the batch or a later one was acknowledged.
     """
     policy = wanted.dead_letters
-    return on_queue(
+    target = (b"", b"") if policy is None else (encode_name(policy.queue), policy.max_receives)
+    return _on_part(
+        "lease_messages",
+        namespace,
         keys,
-        load("lease_messages"),
-        (keys.hash, keys.zset, keys.leases, namespace.acknowledged),
-        (
-            batch.lease.encode(),
-            digits(batch.number),
-            digits(part),
-            digits(min(wanted.max_messages, MAX_PART_MESSAGES)),
-            digits(wanted.max_bytes),
-            digits(round(wanted.vt * 1000)),
-            b"" if wanted.latest_ms is None else digits(wanted.latest_ms),
-            digits(round(wanted.lifetime * 1000)),
-            keys.namespace,
-            b"" if policy is None else encode_name(policy.queue),
-            b"" if policy is None else digits(policy.max_receives),
-            encode_name(batch.query),
-            batch.holder.encode(),
-            b"1" if wanted.is_first else b"",
-            b"1" if wanted.has_rows else b"",
-        ),
-        lambda reply: LeasedPart(
+        (batch.lease, batch.number, part),
+        (min(wanted.max_messages, MAX_PART_MESSAGES), wanted.max_bytes, _ms(wanted.vt)),
+        (wanted.latest_ms, _ms(wanted.lifetime), keys.namespace, *target),
+        (encode_name(batch.query), batch.holder, wanted.is_first, wanted.has_rows),
+        parse=lambda reply: LeasedPart(
             reply[0], None if reply[1] < 0 else reply[1], bool(reply[2]), reply[3]
         ),
     )
@@ -250,20 +238,13 @@ def acknowledge_leased(
         How many messages were deleted, and how many another consumer has received since, or are
         behind such a message of their group.
     """
-    return on_queue(
+    return _on_part(
+        "acknowledge_leased",
+        namespace,
         keys,
-        load("acknowledge_leased"),
-        (keys.hash, keys.zset, keys.leases, namespace.acknowledged),
-        (
-            batch.lease.encode(),
-            digits(batch.number),
-            digits(part),
-            digits(round(ACKNOWLEDGED_SECONDS * 1000)),
-            encode_name(batch.query),
-            counts,
-            b"" if latest_ms is None else digits(latest_ms),
-        ),
-        tuple,
+        (batch.lease, batch.number, part, _ms(ACKNOWLEDGED_SECONDS)),
+        (encode_name(batch.query), counts, latest_ms),
+        parse=tuple,
     )
 
 
@@ -278,13 +259,7 @@ def take_over_lease(namespace: Namespace, query: str, holder: str) -> Operation[
     Returns:
         The number of the last batch that the query acknowledged; 0 if there is none.
     """
-    return Operation(
-        load("take_over_lease"),
-        (namespace.acknowledged,),
-        (encode_name(query), holder.encode(), digits(round(ACKNOWLEDGED_SECONDS * 1000))),
-        int,
-        RetryClass.ALWAYS,
-    )
+    return _on_acknowledged("take_over_lease", namespace, query, holder.encode(), parse=int)
 
 
 def release_leased(
@@ -303,19 +278,12 @@ def release_leased(
     Raises:
         LeaseTakenOver: another process has taken over the lease of the query.
     """
-    return on_queue(
+    return _on_part(
+        "release_leased",
+        namespace,
         keys,
-        load("release_leased"),
-        (keys.hash, keys.zset, keys.leases, namespace.acknowledged),
-        (
-            batch.lease.encode(),
-            digits(batch.number),
-            digits(part),
-            encode_name(batch.query),
-            batch.holder.encode(),
-            b"1" if has_policy else b"",
-        ),
-        int,
+        (batch.lease, batch.number, part, encode_name(batch.query), batch.holder, has_policy),
+        parse=int,
     )
 
 
@@ -325,13 +293,15 @@ def keep_acknowledged(namespace: Namespace, query: str) -> Operation[int | None]
 
     The operation returns that number; None if no number is stored.
     """
-    return Operation(
-        load("keep_acknowledged"),
-        (namespace.acknowledged,),
-        (encode_name(query), digits(round(ACKNOWLEDGED_SECONDS * 1000))),
-        lambda reply: reply,
-        RetryClass.ALWAYS,
-    )
+    return _on_acknowledged("keep_acknowledged", namespace, query, parse=lambda reply: reply)
+
+
+def _on_acknowledged(
+    name: str, namespace: Namespace, query: str, *holder: bytes, parse: Any
+) -> Operation[Any]:
+    """Return the operation of a script on the last acknowledged batch of a query."""
+    args = encode_name(query), *holder, digits(_ms(ACKNOWLEDGED_SECONDS))
+    return Operation(load(name), (namespace.acknowledged,), args, parse, RetryClass.ALWAYS)
 
 
 def extend_leased(
@@ -346,20 +316,40 @@ def extend_leased(
         How many messages have valid receipts, how many another consumer has received since, and the
         Unix time in ms until when those with valid receipts are hidden at least.
     """
-    times = digits(round(vt * 1000)), digits(round(lifetime * 1000))
-    return _make_part_operation("extend_leased", keys, batch, part, *times, parse=tuple)
+    keys_of_queue = keys.hash, keys.zset, keys.leases
+    args = name_part(batch, part), digits(_ms(vt)), digits(_ms(lifetime))
+    return on_queue(keys, load("extend_leased"), keys_of_queue, args, tuple)
 
 
-def _make_part_operation(
-    name: str, keys: QueueKeys, batch: Batch, part: int, *args: bytes, parse: Any
+def _on_part(
+    name: str,
+    namespace: Namespace,
+    keys: QueueKeys,
+    *arguments: tuple[bytes | str | int | None, ...],
+    parse: Any,
 ) -> Operation[Any]:
+    """Return the operation of a script on a part of a batch; None and False are empty arguments."""
     return on_queue(
         keys,
         load(name),
-        (keys.hash, keys.zset, keys.leases),
-        (name_part(batch, part), *args),
+        (keys.hash, keys.zset, keys.leases, namespace.acknowledged),
+        tuple(_encode(each) for group in arguments for each in group),
         parse,
     )
+
+
+def _encode(argument: bytes | str | int | None) -> bytes:
+    if isinstance(argument, bytes):
+        return argument
+    if isinstance(argument, str):
+        return argument.encode()
+    if argument is None or isinstance(argument, bool):
+        return b"1" if argument else b""
+    return digits(argument)
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
 
 
 def acquire_lease(
@@ -376,17 +366,9 @@ def acquire_lease(
     Returns:
         0; or if another holder has the lease, the seconds until that ends.
     """
+    args = lease.encode(), holder.encode(), digits(_ms(seconds)), digits(_ms(lifetime))
     return on_queue(
-        keys,
-        load("acquire_lease"),
-        (keys.hash, keys.leases),
-        (
-            lease.encode(),
-            holder.encode(),
-            digits(round(seconds * 1000)),
-            digits(round(lifetime * 1000)),
-        ),
-        lambda reply: reply / 1000,
+        keys, load("acquire_lease"), (keys.hash, keys.leases), args, lambda reply: reply / 1000
     )
 
 

@@ -5,16 +5,13 @@ The first argument of each job is a SparkSession; ``Queues`` name a server and n
 reports its progress to the function ``tell``, if there is one, and returns a result with counts.
 """
 
-from rsmq.spark.pipelines.archive import Archived, archive
-from rsmq.spark.pipelines.drain import Drained, drain
+from rsmq.spark.pipelines.between import Redriven, Transformed, redrive, transform
+from rsmq.spark.pipelines.files import Archived, Drained, Replayed, archive, drain, replay
 from rsmq.spark.pipelines.migrate import Migrated, MigratedQueue, NotCarried, migrate
-from rsmq.spark.pipelines.progress import JobProgress
 from rsmq.spark.pipelines.queues import Queues
-from rsmq.spark.pipelines.redrive import Redriven, redrive
-from rsmq.spark.pipelines.replay import Replayed, replay
 from rsmq.spark.pipelines.report import QueueReport, report
 from rsmq.spark.pipelines.session import JavaMissing, session
-from rsmq.spark.pipelines.transform import Transformed, transform
+from rsmq.spark.pipelines.streams import JobProgress
 
 __all__ = [
     "Archived",

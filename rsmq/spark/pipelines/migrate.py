@@ -25,8 +25,8 @@ from rsmq.operations.copying import (
 from rsmq.operations.reading import scan_ids
 from rsmq.operations.restore import restore_totals
 from rsmq.spark.connections import SparkServer
-from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress
-from rsmq.spark.pipelines.queues import Queues, count_partitions
+from rsmq.spark.pipelines.queues import Queues, count_rows, read_frame
+from rsmq.spark.pipelines.streams import JobProgress, ProgressCallback, ignore_progress
 from rsmq.spark.read.sent_columns import SENT_COLUMNS
 from rsmq.vocabulary.queues import LIMIT
 from rsmq.vocabulary.stored import Carrier
@@ -142,11 +142,9 @@ def migrate(
         "columns": ",".join(("queue", *_COMPARED_COLUMNS)),
         "bodyType": "binary",
         "snapshot": "exact",
-        "numPartitions": count_partitions(spark),
     }
-    reader = spark.read.format("rsmq").options(**source.options(**reading))
     # Persisted, because a second read could differ from what was copied.
-    originals = reader.load().persist(StorageLevel.DISK_ONLY)
+    originals = read_frame(spark, source, **reading).persist(StorageLevel.DISK_ONLY)
     try:
         before = _compute_checksums(originals)
         total = sum(number for number, *_ in before.values())
@@ -158,11 +156,8 @@ def migrate(
         for name in names:
             server.rsmq.run(restore_totals(server.namespace.queue(name), attributes[name]))
         tell(JobProgress("migrate", "comparing", total))
-        reader = spark.read.format("rsmq").options(**target.options(**reading))
-        copied = reader.load()
-        after = _compute_checksums(
-            copied.join(originals.select("queue", "id"), ["queue", "id"], "left_semi")
-        )
+        copied, key = read_frame(spark, target, **reading), ["queue", "id"]
+        after = _compute_checksums(copied.join(originals.select(key), key, "left_semi"))
     finally:
         originals.unpersist()
     results, lost = [], list[NotCarried]()
@@ -236,13 +231,9 @@ def _compute_checksums(frame: DataFrame) -> dict[str, tuple[int, int, int]]:
     These are their number, a checksum that ignores their order, and how many have a group or a
     limit key.
     """
-    rows = (
-        frame.groupBy("queue")
-        .agg(
-            functions.count(functions.lit(1)).alias("number"),
-            functions.bit_xor(functions.xxhash64(*_COMPARED_COLUMNS)).alias("checksum"),
-            functions.count_if(functions.expr(_HAS_GROUP)).alias("grouped"),
-        )
-        .collect()
+    table = frame.groupBy("queue").agg(
+        count_rows("number"),
+        functions.bit_xor(functions.xxhash64(*_COMPARED_COLUMNS)),
+        functions.count_if(functions.expr(_HAS_GROUP)),
     )
-    return {row["queue"]: (row["number"], row["checksum"], row["grouped"]) for row in rows}
+    return {each[0]: (each[1], each[2], each[3]) for each in table.collect()}

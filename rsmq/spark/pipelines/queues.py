@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
@@ -18,6 +18,12 @@ from rsmq.spark.read.schema import DEFAULT_COLUMNS
 from rsmq.spark.read.sent_columns import SENT_COLUMNS
 from rsmq.vocabulary.stored import GROUP
 from rsmq.wire.keys import DEFAULT_NS
+
+#: A table of a report.
+Rows = tuple[dict[str, Any], ...]
+
+#: Messages that were received this often, or more often, are counted together in reports.
+MAX_RECEIVE_COUNT = 10
 
 #: The columns of groups and limit keys, which new messages get too.
 GROUP_COLUMNS = tuple(value.column for value in GROUP.values)
@@ -222,6 +228,17 @@ def count_partitions(spark: SparkSession) -> int:
     return 2 * (int(last[0][0]) + 1)
 
 
+def read_frame(spark: SparkSession, source: Queues, **options: Any) -> DataFrame:
+    """Return messages as a frame; ``options`` are further ones of the source."""
+    all_options = source.options(numPartitions=count_partitions(spark), **options)
+    return spark.read.format("rsmq").options(**all_options).load()
+
+
+def count_rows(name: str) -> Column:
+    """Return the number of the rows of a group, as a column with this name."""
+    return functions.count(functions.lit(1)).alias(name)
+
+
 def name_kept_columns(source: Queues, *, with_raw: bool = False) -> str:
     """
     Return the option ``columns`` of a read of all that a message can be restored from.
@@ -230,8 +247,7 @@ def name_kept_columns(source: Queues, *, with_raw: bool = False) -> str:
         source: the server and the namespaces; ``ns`` is a column if there are several.
         with_raw: whether the bytes of the body are read beside its text.
     """
-    raw = ["raw"] if with_raw else []
-    ns = ["ns"] if source.is_several else []
+    ns, raw = ["ns"] * source.is_several, ["raw"] * with_raw
     return ",".join([*ns, *DEFAULT_COLUMNS[:3], *raw, *DEFAULT_COLUMNS[3:], *SENT_COLUMNS])
 
 

@@ -15,24 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
+from redis.exceptions import NoPermissionError
 
 from rsmq.errors import ScanBroken
 from rsmq.operations.plain import parse_time_us
-from rsmq.spark.connections import SparkServer, get_server, get_servers
-from rsmq.spark.read.fetch_ahead import fetch_columns
-from rsmq.spark.read.held_back import find_held_back
-from rsmq.spark.read.message_fetch import MessageFetch, Wanted
+from rsmq.operations.reading import read_records
+from rsmq.spark.connections import SparkServer, get_server, get_servers, spare_loaded_modules
+from rsmq.spark.read.message_fetch import MessageFetch, Wanted, fetch_columns
 from rsmq.spark.read.record_batch import (
     build_arrow_schema,
     build_record_batch,
     decode_lossy,
     to_unix_us,
 )
-from rsmq.spark.read.scan import Shard, count_shards, scan_shard
-from rsmq.spark.read.scanned import SeenIds, parse_scores
+from rsmq.spark.read.scan import SeenIds, Shard, count_shards, parse_scores, scan_shard
 from rsmq.spark.read.sent_columns import read_facts
 from rsmq.spark.read.source_options import SnapshotOptions, SourceOptions
-from rsmq.spark.task_process import spare_loaded_modules
+from rsmq.vocabulary.stored import GROUP
 from rsmq.wire.ids import has_reserved_ids, is_reserved_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import decode_name
@@ -278,7 +277,7 @@ class SnapshotReader(DataSourceReader):
         for columns in fetch_columns(fetch, parts, self._source.fetch_size):
             held_back = None
             if self._options.include in _STATES_BY_GROUP:
-                held_back = find_held_back(server, keys, columns["id"])
+                held_back = _find_held_back(server, keys, columns["id"])
             selected = self._drop_unselected(columns, held_back)
             selected = read_facts(server, keys, selected, self._schema.fieldNames())
             if selected["id"]:
@@ -384,6 +383,21 @@ class PushdownReader(SnapshotReader):
             else:
                 remaining.append(each)
         return remaining
+
+
+def _find_held_back(server: SparkServer, keys: QueueKeys, ids: list[bytes]) -> set[bytes]:
+    """
+    Return those of some messages that are held back; none if the user lacks the right.
+
+    Only messages whose ids have the mark of a group cost a command.
+    """
+    try:
+        found = read_records(GROUP, server.hmget, keys.zset, keys.hash, ids)
+        members = [each.text + b"\0" + id for id, each in found.items()]
+        scores = server.call("ZMSCORE", keys.held_back, *members) if members else []
+    except NoPermissionError:
+        return set()
+    return {id for id, score in zip(found, scores, strict=True) if score is not None}
 
 
 def _take_snapshot(

@@ -25,8 +25,7 @@ from pyspark.sql.types import (
 from rsmq.codecs import CannotDecode
 from rsmq.codecs.readable import ReadableBodies
 from rsmq.errors import NotPossible
-from rsmq.spark.read.reasons import REASON_COLUMNS
-from rsmq.spark.read.sent_columns import FACT_COLUMNS, SENT_COLUMNS
+from rsmq.spark.read.sent_columns import FACT_COLUMNS, REASON_COLUMNS, SENT_COLUMNS
 from rsmq.wire.body_format import PREFIX, add_origin, is_stored
 from rsmq.wire.id_arrays import parse_sent_us_array
 from rsmq.wire.keys import QueueKeys

@@ -14,8 +14,7 @@ from pyspark.sql.types import (
 )
 
 from rsmq.errors import InvalidOption
-from rsmq.spark.read.reasons import REASON_COLUMNS
-from rsmq.spark.read.sent_columns import FACT_COLUMNS, SENT_COLUMNS
+from rsmq.spark.read.sent_columns import FACT_COLUMNS, REASON_COLUMNS, SENT_COLUMNS
 from rsmq.spark.read.source_options import SourceOptions
 
 DEFAULT_COLUMNS = (

@@ -14,15 +14,80 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import BooleanType, DataType, LongType, MapType, StringType, TimestampType
 
 from rsmq.headers import read_headers
+from rsmq.operations.operation import Operation, on_queue
 from rsmq.operations.reading import read_records
-from rsmq.spark.operations.states import MAX_STATES, find_states
-from rsmq.spark.read.reasons import REASON_COLUMNS, parse_reason_columns
+from rsmq.operations.replies import parse_reason
+from rsmq.operations.scripts import loader_of
 from rsmq.vocabulary.sends import ValueKind
 from rsmq.vocabulary.stored import GROUP, MESSAGE_RECORDS, FoundRecord
 from rsmq.wire.keys import QueueKeys, job_key
 
-if TYPE_CHECKING:  # so that a process imports them only when it reads
+if TYPE_CHECKING:
     from rsmq.spark.connections import SparkServer
+
+_MAX_INT64 = 2**63 - 1
+
+_REASONS: dict[str, tuple[str, DataType]] = {
+    "from_queue": ("queue", StringType()),
+    "reason": ("text", StringType()),
+    "exception": ("exception", StringType()),
+    "traceback": ("traceback", StringType()),
+    "worker": ("worker", StringType()),
+    "attempts": ("attempts", LongType()),
+    "died_at": ("died_ms", TimestampType()),
+    "status": ("status", LongType()),
+    "answer": ("answer", StringType()),
+}
+#: The columns of the reasons of dead letters, in order; each is null if no reason is stored.
+REASON_COLUMNS = {column: kind for column, (_, kind) in _REASONS.items()}
+
+
+def parse_reason_columns(stored: Sequence[bytes | None]) -> dict[str, list[Any]]:
+    """
+    Return the columns of stored reasons by name, with ``died_at`` in Unix ms.
+
+    A reason that is missing or invalid is null in all columns, and a field of another type is null.
+
+    Args:
+        stored: for each message the reason as Redis stores it, or None.
+    """
+    found = list(map(parse_reason, stored))
+    return {
+        column: [
+            _read_field(getattr(each, name, None), is_text=isinstance(kind, StringType))
+            for each in found
+        ]
+        for column, (name, kind) in _REASONS.items()
+    }
+
+
+def _read_field(value: Any, *, is_text: bool) -> Any:
+    if is_text:
+        return _to_column(value) if isinstance(value, str) else None
+    return value if type(value) is int and abs(value) <= _MAX_INT64 else None
+
+
+load = loader_of("spark")
+
+#: The most messages of a call.
+MAX_STATES = 1000
+
+
+def find_states(keys: QueueKeys, ids: Sequence[bytes]) -> Operation[list[str | None]]:
+    """
+    Return the state of each message at one moment; None of one that is not in the queue.
+
+    Args:
+        ids: their ids, at most 1,000.
+    """
+    return on_queue(
+        keys,
+        load("find_states"),
+        (keys.hash, keys.zset),
+        (keys.namespace, *ids),
+        lambda reply: [each.decode() or None for each in reply],
+    )
+
 
 _TYPES: dict[ValueKind, type[DataType]] = {
     ValueKind.LABEL: StringType,

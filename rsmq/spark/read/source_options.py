@@ -7,43 +7,30 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from rsmq.errors import InvalidOption, show
 from rsmq.spark.connection_options import (
     CONNECTION_OPTIONS,
     ConnectionOptions,
+    OptionReader,
+    check_queue_name,
+    choice_option,
+    columns_option,
+    flag_option,
+    integer_option,
+    name_option,
+    option_names,
     read_connection_options,
+    seconds_option,
+    switch_option,
+    time_option,
 )
 from rsmq.spark.operations.batches import DeadLetterPolicy
-from rsmq.spark.option_reader import OptionReader, check_queue_name
 from rsmq.wire.limits import MAX_BATCH_BYTES, MAX_BODY_BYTES, MAX_RECEIVES, MAX_SECONDS
 
 Include = Literal["all", "visible", "hidden", "in_flight", "delayed", "held_back"]
-
-SOURCE_OPTIONS = (
-    "queue", "subscribe", "subscribePattern", "columns", "bodyType", "includeRaw",
-    "numPartitions", "maxIdsPerPartition", "fetchSize", "maxBytesPerFetch",
-)  # fmt: skip
-SNAPSHOT_OPTIONS = (
-    "snapshot", "include", "startingTimestamp", "endingTimestamp", "pushdown", "includeReasons",
-)  # fmt: skip
-STREAM_OPTIONS = (
-    "maxMessagesPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger",
-    "minMessagesPerTrigger", "maxTriggerDelay", "visibilityTimeout", "consumerGroup",
-    "maxReceiveCount", "deadLetterQueue", "failOnDataLoss", "idleWait", "leaseRetention", "groups",
-)  # fmt: skip
-#: The rules of errors that name an option of the other kind of read.
-_REFUSED_BY_SNAPSHOTS = dict.fromkeys(
-    STREAM_OPTIONS,
-    "is an option of streams (spark.readStream), and this is a frame (spark.read): remove it.",
-)
-_REFUSED_BY_STREAMS = dict.fromkeys(
-    SNAPSHOT_OPTIONS,
-    "is an option of frames (spark.read), and this is a stream (spark.readStream): remove it.",
-)
-_OPTIONS_OF_ONE_KIND = (*SNAPSHOT_OPTIONS, *STREAM_OPTIONS)
 
 _WEEK_SECONDS = 7 * 86_400.0
 _MAX_TRIGGER_MESSAGES = 100_000_000
@@ -72,14 +59,14 @@ class SourceOptions:
     connection: ConnectionOptions
     queues: tuple[str, ...]
     pattern: str | None
-    columns: tuple[str, ...] | None
-    is_binary: bool
-    include_raw: bool
     include_reasons: bool
-    num_partitions: int
-    max_ids_per_partition: int
-    fetch_size: int
-    max_bytes: int
+    columns: tuple[str, ...] | None = columns_option("columns")
+    is_binary: bool = switch_option("bodyType", "string", "binary")
+    include_raw: bool = flag_option("includeRaw")
+    num_partitions: int = integer_option("numPartitions", 2 * (os.cpu_count() or 1), 1, 100_000)
+    max_ids_per_partition: int = integer_option("maxIdsPerPartition", 250_000, 1, 1_000_000)
+    fetch_size: int = integer_option("fetchSize", 2000, 1, 100_000)
+    max_bytes: int = integer_option("maxBytesPerFetch", MAX_BATCH_BYTES, 1024, MAX_BODY_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +82,11 @@ class SnapshotOptions:
         pushdown: whether the reader applies filters itself, in place of Spark.
     """
 
-    is_exact: bool
-    include: Include
-    sent_from_us: int | None
-    sent_before_us: int | None
-    pushdown: bool
+    is_exact: bool = switch_option("snapshot", "scan", "exact")
+    include: Include = choice_option("include", get_args(Include))  # noqa: RUF009
+    sent_from_us: int | None = time_option("startingTimestamp")
+    sent_before_us: int | None = time_option("endingTimestamp")
+    pushdown: bool = flag_option("pushdown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +110,34 @@ class StreamOptions:
     """
 
     max_messages: int
-    max_bytes: int | None
-    min_messages: int
-    max_trigger_delay: float
-    vt: float
-    consumer_group: str | None
     dead_letters: DeadLetterPolicy | None
-    fail_on_data_loss: bool
-    idle_wait: float
     lease_retention: float
-    has_rows: bool
+    max_bytes: int | None = integer_option("maxBytesPerTrigger", None, 1, _MAX_TRIGGER_BYTES)
+    min_messages: int = integer_option("minMessagesPerTrigger", 1, 1, _MAX_TRIGGER_MESSAGES)
+    max_trigger_delay: float = seconds_option("maxTriggerDelay", 900, 0.001, MAX_SECONDS)
+    vt: float = seconds_option("visibilityTimeout", 600, 1, MAX_SECONDS)
+    consumer_group: str | None = name_option("consumerGroup")
+    fail_on_data_loss: bool = flag_option("failOnDataLoss", True)
+    idle_wait: float = seconds_option("idleWait", 0.05, 0.01, 60)
+    has_rows: bool = switch_option("groups", "one", "together")
+
+
+SOURCE_OPTIONS = ("queue", "subscribe", "subscribePattern", *option_names(SourceOptions))
+SNAPSHOT_OPTIONS = (*option_names(SnapshotOptions), "includeReasons")
+STREAM_OPTIONS = (
+    "maxMessagesPerTrigger", "maxOffsetsPerTrigger", "maxReceiveCount", "deadLetterQueue",
+    "leaseRetention", *option_names(StreamOptions),
+)  # fmt: skip
+#: The rules of errors that name an option of the other kind of read.
+_REFUSED_BY_SNAPSHOTS = dict.fromkeys(
+    STREAM_OPTIONS,
+    "is an option of streams (spark.readStream), and this is a frame (spark.read): remove it.",
+)
+_REFUSED_BY_STREAMS = dict.fromkeys(
+    SNAPSHOT_OPTIONS,
+    "is an option of frames (spark.read), and this is a stream (spark.readStream): remove it.",
+)
+_ALL_OPTIONS = (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *SNAPSHOT_OPTIONS, *STREAM_OPTIONS)
 
 
 def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
@@ -142,8 +147,7 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
     Raises:
         InvalidOption: an option is unknown, has an invalid value, or contradicts another one.
     """
-    names = (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *_OPTIONS_OF_ONE_KIND)
-    return _read_source_options(OptionReader(options, names))
+    return _read_source_options(OptionReader(options, _ALL_OPTIONS))
 
 
 def _read_source_options(reader: OptionReader) -> SourceOptions:
@@ -173,18 +177,12 @@ def _read_source_options(reader: OptionReader) -> SourceOptions:
         except re.error as error:
             rule = f"is not a regular expression: {error}; got {show(text)}."
             raise InvalidOption(option, rule, value=text) from None
-    return SourceOptions(
+    return reader.read_record(
+        SourceOptions,
         connection=connection,
         queues=queues,
         pattern=pattern,
-        columns=reader.read_columns("columns"),
-        is_binary=reader.read_choice("bodyType", ("string", "binary"), "string") == "binary",
-        include_raw=reader.read_flag("includeRaw", default=False),
-        include_reasons=reader.read_flag("includeReasons", default=False),
-        num_partitions=reader.read_integer("numPartitions", 2 * (os.cpu_count() or 1), 1, 100_000),
-        max_ids_per_partition=reader.read_integer("maxIdsPerPartition", 250_000, 1, 1_000_000),
-        fetch_size=reader.read_integer("fetchSize", 2000, 1, 100_000),
-        max_bytes=reader.read_integer("maxBytesPerFetch", MAX_BATCH_BYTES, 1024, MAX_BODY_BYTES),
+        include_reasons=reader.read_flag("includeReasons"),
     )
 
 
@@ -201,7 +199,7 @@ def check_read_options(options: Mapping[str, str]) -> SourceOptions:
     Raises:
         InvalidOption: an option is unknown, has an invalid value, or contradicts another one.
     """
-    reader = OptionReader(options, (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *_OPTIONS_OF_ONE_KIND))
+    reader = OptionReader(options, _ALL_OPTIONS)
     source = _read_source_options(reader)
     _read_snapshot_options(reader)
     _read_stream_options(reader)
@@ -226,19 +224,13 @@ def parse_snapshot_options(options: Mapping[str, str]) -> SnapshotOptions:
 
 
 def _read_snapshot_options(reader: OptionReader) -> SnapshotOptions:
-    sent_from_us = reader.read_time_us("startingTimestamp")
-    sent_before_us = reader.read_time_us("endingTimestamp")
-    if sent_from_us is not None and sent_before_us is not None and sent_from_us > sent_before_us:
-        begin, end = map(reader.read_text, ("startingTimestamp", "endingTimestamp"))
-        rule = f"is not after endingTimestamp, which is {show(end)}; got {show(begin)}."
+    found = reader.read_record(SnapshotOptions)
+    first, end = found.sent_from_us, found.sent_before_us
+    if first is not None and end is not None and first > end:
+        begin, end_text = map(reader.read_text, ("startingTimestamp", "endingTimestamp"))
+        rule = f"is not after endingTimestamp, which is {show(end_text)}; got {show(begin)}."
         raise InvalidOption("startingTimestamp", rule, value=begin)
-    return SnapshotOptions(
-        is_exact=reader.read_choice("snapshot", ("scan", "exact"), "scan") == "exact",
-        include=reader.read_choice("include", get_args(Include), "all"),
-        sent_from_us=sent_from_us,
-        sent_before_us=sent_before_us,
-        pushdown=reader.read_flag("pushdown", default=False),
-    )
+    return found
 
 
 def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
@@ -271,32 +263,18 @@ def _read_stream_options(reader: OptionReader) -> StreamOptions:
         if target in _read_source_options(reader).queues:
             raise InvalidOption("deadLetterQueue", f"{show(target)} is read by this stream itself.")
     max_messages = reader.read_integer(limit, 100_000, 1, _MAX_TRIGGER_MESSAGES)
-    max_bytes = None
-    if reader.read_text("maxBytesPerTrigger"):
-        max_bytes = reader.read_integer("maxBytesPerTrigger", 0, 1, _MAX_TRIGGER_BYTES)
-    min_messages = reader.read_integer("minMessagesPerTrigger", 1, 1, _MAX_TRIGGER_MESSAGES)
-    if min_messages > max_messages:
+    found: StreamOptions = reader.read_record(
+        StreamOptions, max_messages=max_messages, dead_letters=dead_letters, lease_retention=0
+    )
+    if found.min_messages > found.max_messages:
         raise InvalidOption(
             "minMessagesPerTrigger",
-            f"is at most {limit}, which is {max_messages}; got {min_messages}.",
-            value=min_messages,
-        )  # fmt: skip
-    if reader.read_text("maxTriggerDelay") and min_messages == 1:
+            f"is at most {limit}, which is {found.max_messages}; got {found.min_messages}.",
+            value=found.min_messages,
+        )
+    if reader.read_text("maxTriggerDelay") and found.min_messages == 1:
         raise InvalidOption("maxTriggerDelay", "goes with minMessagesPerTrigger: give both.")
-    vt = reader.read_seconds("visibilityTimeout", 600, 1, MAX_SECONDS)
-    return StreamOptions(
-        max_messages=max_messages,
-        max_bytes=max_bytes,
-        min_messages=min_messages,
-        max_trigger_delay=reader.read_seconds("maxTriggerDelay", 900, 0.001, MAX_SECONDS),
-        vt=vt,
-        consumer_group=reader.read_lease_name("consumerGroup"),
-        dead_letters=dead_letters,
-        fail_on_data_loss=reader.read_flag("failOnDataLoss", default=True),
-        idle_wait=reader.read_seconds("idleWait", 0.05, 0.01, 60),
-        # At least 2 * vt: the heartbeat that renews receipts comes at a third of vt.
-        lease_retention=reader.read_seconds(
-            "leaseRetention", max(_WEEK_SECONDS, 2 * vt), 2 * vt, 3 * MAX_SECONDS
-        ),
-        has_rows=reader.read_choice("groups", ("one", "together"), "one") == "together",
-    )
+    # At least 2 * vt: the heartbeat that renews receipts comes at a third of vt.
+    least, default = 2 * found.vt, max(_WEEK_SECONDS, 2 * found.vt)
+    retention = reader.read_seconds("leaseRetention", default, least, 3 * MAX_SECONDS)
+    return replace(found, lease_retention=retention)

@@ -20,8 +20,13 @@ from rsmq.errors import RSMQError
 from rsmq.errors.guarded_log import get_logger
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
 from rsmq.spark.operations.batches import Batch, parse_part_sizes
-from rsmq.spark.stream.identity import check_version, find_names, parse_counts
-from rsmq.spark.stream.records import AcknowledgedCounts, acknowledge_parts
+from rsmq.spark.stream.records import (
+    AcknowledgedCounts,
+    acknowledge_parts,
+    check_version,
+    find_names,
+    parse_counts,
+)
 
 log = get_logger(__name__)
 
@@ -62,6 +67,14 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
     return tally.acknowledged, tally.lost
 
 
+def find_offset(source: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return an offset of a source in a progress; empty if it has another form, or is missing."""
+    offset = source.get(name)
+    if isinstance(offset, str):
+        offset = json.loads(offset)
+    return offset if isinstance(offset, dict) else {}
+
+
 def find_offsets(progress: dict[str, Any]) -> list[dict[str, Any]]:
     """
     Return the offsets of the sources ``format("rsmq")`` in a progress of a query, in order.
@@ -69,16 +82,10 @@ def find_offsets(progress: dict[str, Any]) -> list[dict[str, Any]]:
     Those are the start and the end of the batch: a query that was killed may have acknowledged the
     batch before only in part, which may be of other queues.
     """
-    found = []
-    for source in progress["sources"]:
-        for name in ("startOffset", "endOffset"):
-            offset = source.get(name)
-            if isinstance(offset, str):
-                offset = json.loads(offset)
-            # Other sources have offsets of other forms.
-            if isinstance(offset, dict) and offset.keys() >= {"lease", "batch", "queues"}:
-                found.append(offset)
-    return found
+    names = ("startOffset", "endOffset")
+    found = [find_offset(source, name) for source in progress["sources"] for name in names]
+    # Other sources have offsets of other forms.
+    return [offset for offset in found if offset.keys() >= {"lease", "batch", "queues"}]
 
 
 class AcknowledgeListener(StreamingQueryListener):

@@ -20,16 +20,18 @@ from rsmq.errors.guarded_log import get_logger
 from rsmq.spark.connections import SparkQueue
 from rsmq.spark.operations.batches import LeasedPart, delete_expired_leases, keep_acknowledged
 from rsmq.spark.stream import lease_holder
-from rsmq.spark.stream.background import SuccessiveThreads, Timer
-from rsmq.spark.stream.batch_fill import BatchFill, BatchLimits
-from rsmq.spark.stream.batches import BatchesInFlight, BatchEvent, BatchState
-from rsmq.spark.stream.identity import QueueCounts, StreamIdentity
-from rsmq.spark.stream.idle_wait import IdleWait
+from rsmq.spark.stream.background import SigtermHandler, SuccessiveThreads, Timer
+from rsmq.spark.stream.batches import (
+    BatchesInFlight,
+    BatchEvent,
+    BatchFill,
+    BatchLimits,
+    BatchState,
+)
 from rsmq.spark.stream.lease_holder import LeaseHolder
 from rsmq.spark.stream.parts import BatchParts
-from rsmq.spark.stream.records import BatchRecords
-from rsmq.spark.stream.sigterm import SigtermHandler
-from rsmq.spark.stream.stream_queues import StreamQueues, read_backlog
+from rsmq.spark.stream.records import BatchRecords, QueueCounts, StreamIdentity
+from rsmq.spark.stream.stream_queues import IdleWait, StreamQueues, read_backlog
 from rsmq.wire.refusals import make_batch_acknowledged
 
 log = get_logger(__name__)

@@ -16,7 +16,7 @@ from rsmq.errors import InvalidOption, LeaseTakenOver, QueueNotFound, RSMQError
 from rsmq.errors.guarded_log import get_logger
 from rsmq.spark.connections import SparkQueue, SparkServer
 from rsmq.spark.operations.batches import acquire_lease, release_lease, take_over_lease
-from rsmq.spark.stream.identity import StreamIdentity
+from rsmq.spark.stream.records import StreamIdentity
 
 log = get_logger(__name__)
 

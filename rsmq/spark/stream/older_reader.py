@@ -16,8 +16,8 @@ from pyspark.sql.datasource import InputPartition
 
 from rsmq.errors import BatchLost, InvalidOption, NotPossible, show
 from rsmq.spark.connections import require_queues
-from rsmq.spark.stream.identity import check_version
 from rsmq.spark.stream.reader import StreamReader
+from rsmq.spark.stream.records import check_version
 from rsmq.wire.refusals import make_batch_acknowledged
 
 

@@ -21,11 +21,14 @@ from rsmq.spark.operations.batches import (
     lease_messages,
     release_leased,
 )
-from rsmq.spark.stream.batch_fill import BatchLimits
-from rsmq.spark.stream.batches import BatchesInFlight, BatchEvent, BatchState
-from rsmq.spark.stream.identity import StreamIdentity
+from rsmq.spark.stream.batches import BatchesInFlight, BatchEvent, BatchLimits, BatchState
 from rsmq.spark.stream.lease_holder import LeaseHolder
-from rsmq.spark.stream.records import AcknowledgedCounts, BatchRecords, acknowledge_parts
+from rsmq.spark.stream.records import (
+    AcknowledgedCounts,
+    BatchRecords,
+    StreamIdentity,
+    acknowledge_parts,
+)
 from rsmq.spark.stream.stream_queues import StreamQueues
 
 log = get_logger(__name__)

@@ -20,19 +20,16 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from rsmq.errors import InvalidOption
-from rsmq.spark.connections import get_queue, get_servers, require_queues
+from rsmq.spark.connections import get_queue, get_servers, require_queues, spare_loaded_modules
 from rsmq.spark.operations.batches import Batch
 from rsmq.spark.read.record_batch import build_arrow_schema, build_record_batch
 from rsmq.spark.read.sent_columns import read_facts
 from rsmq.spark.read.source_options import SourceOptions, StreamOptions
-from rsmq.spark.stream.batch_fill import UNLIMITED, BatchLimits
-from rsmq.spark.stream.batches import BatchEvent
-from rsmq.spark.stream.identity import StreamIdentity, check_version
+from rsmq.spark.stream.background import SigtermHandler
+from rsmq.spark.stream.batches import UNLIMITED, BatchEvent, BatchLimits
 from rsmq.spark.stream.lease import StreamLease, make_batch_lost
-from rsmq.spark.stream.records import read_leased_messages
-from rsmq.spark.stream.sigterm import SigtermHandler
+from rsmq.spark.stream.records import StreamIdentity, check_version, read_leased_messages
 from rsmq.spark.stream.stream_queues import Backlog, read_backlog
-from rsmq.spark.task_process import spare_loaded_modules
 from rsmq.spark.versions import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from rsmq.errors import MissingExtra
+from rsmq.spark.stream.acknowledgement import find_offset
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry
@@ -20,20 +21,24 @@ try:
 except ImportError as error:
     raise MissingExtra("metrics", "rsmq.spark.StreamMetrics") from error
 
-#: The gauges of a query, each with the field of Spark's progress, and its text.
-_OF_QUERY = {
-    "input_per_second": ("inputRowsPerSecond", "Messages a second that arrive"),
-    "processed_per_second": ("processedRowsPerSecond", "Messages a second that are processed"),
-}
-#: The metrics of the sources of a query, each with the field of their figures, and its text.
-_OF_SOURCES = {
-    "lag": ("lag", "Visible and held-back messages of the queues"),
-    "oldest_age_seconds": ("oldestAgeSeconds", "Seconds since the first visible message was sent"),
-}
-_TOTALS = {
-    "acknowledged": ("acknowledged", "Messages that this run of the query has deleted"),
-    "lost": ("lost", "Messages that other consumers had received meanwhile"),
-}
+#: The metrics of a query, each with its kind, and the field of Spark's progress or of the figures
+#: of its sources.
+_METRICS: dict[str, tuple[Any, str, str]] = {
+    "input_per_second": (
+        GaugeMetricFamily, "inputRowsPerSecond", "Messages a second that arrive"
+    ),
+    "processed_per_second": (
+        GaugeMetricFamily, "processedRowsPerSecond", "Messages a second that are processed"
+    ),
+    "lag": (GaugeMetricFamily, "lag", "Visible and held-back messages of the queues"),
+    "oldest_age_seconds": (
+        GaugeMetricFamily, "oldestAgeSeconds", "Seconds since the first visible message was sent"
+    ),
+    "acknowledged": (
+        CounterMetricFamily, "acknowledged", "Messages that this run of the query has deleted"
+    ),
+    "lost": (CounterMetricFamily, "lost", "Messages that other consumers had received meanwhile"),
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -45,6 +50,11 @@ class _RunFigures:
     figures: list[dict[str, Any]] = field(default_factory=list)
     batches: int = 0
     seconds: float = 0.0
+
+    def find(self, key: str) -> float | None:
+        """Return a figure: of the progress, or else the sum of those of the sources."""
+        values = [each[key] for each in (self.progress, *self.figures) if each.get(key) is not None]
+        return sum(values) if values else None
 
 
 class StreamMetrics(StreamingQueryListener):
@@ -83,8 +93,9 @@ class StreamMetrics(StreamingQueryListener):
     def onQueryProgress(self, event: Any) -> None:
         """Note the progress of a query that reads from queues."""
         progress = json.loads(event.progress.json)
-        figures = [each for each in map(_find_figures, progress["sources"]) if each]
-        if not figures:
+        latest = [find_offset(source, "latestOffset") for source in progress["sources"]]
+        figures = [each for each in latest if each.keys() >= {"backlog", "lag", "acknowledged"}]
+        if not figures:  # no source of this library has reported some
             return
         with self._lock:
             name = progress.get("name") or progress["id"]
@@ -106,14 +117,12 @@ class StreamMetrics(StreamingQueryListener):
         """Return the metrics of the last progress of each query."""
         with self._lock:
             runs = list(self._runs.values())
-        for name, (key, text) in _OF_QUERY.items():
-            yield _fill(
-                GaugeMetricFamily, name, text, [(r.query, r.progress.get(key)) for r in runs]
-            )
-        for name, (key, text) in _OF_SOURCES.items():
-            yield _fill(GaugeMetricFamily, name, text, [(r.query, _add_up(r, key)) for r in runs])
-        for name, (key, text) in _TOTALS.items():
-            yield _fill(CounterMetricFamily, name, text, [(r.query, _add_up(r, key)) for r in runs])
+        for name, (kind, key, text) in _METRICS.items():
+            family = kind(f"rsmq_stream_{name}", text, labels=["query"])
+            for run in runs:
+                if (value := run.find(key)) is not None:
+                    family.add_metric([run.query], value)
+            yield family
         batches = SummaryMetricFamily("rsmq_stream_batch_seconds", "Batches", labels=["query"])
         labels, text = ["query", "queue", "state"], "Messages of the queues of a stream"
         messages = GaugeMetricFamily("rsmq_stream_messages", text, labels=labels)
@@ -124,25 +133,3 @@ class StreamMetrics(StreamingQueryListener):
                     for state, number in counts.items():
                         messages.add_metric([run.query, queue, state], number)
         yield from (batches, messages)
-
-
-def _find_figures(source: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the figures of a source of this library, which has reported some; else None."""
-    latest = source.get("latestOffset")
-    if isinstance(latest, str):
-        latest = json.loads(latest)
-    is_own = isinstance(latest, dict) and latest.keys() >= {"backlog", "lag", "acknowledged"}
-    return latest if is_own else None
-
-
-def _add_up(run: _RunFigures, key: str) -> float | None:
-    values = [each[key] for each in run.figures if each.get(key) is not None]
-    return sum(values) if values else None
-
-
-def _fill(kind: Any, name: str, text: str, values: list[tuple[str, float | None]]) -> Any:
-    family = kind(f"rsmq_stream_{name}", text, labels=["query"])
-    for query, value in values:
-        if value is not None:
-            family.add_metric([query], value)
-    return family

@@ -24,9 +24,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from rsmq.spark.connections import spare_loaded_modules
 from rsmq.spark.read.record_batch import build_arrow_schema, build_record_batch
 from rsmq.spark.read.schema import DEFAULT_COLUMNS, make_fields
-from rsmq.spark.task_process import spare_loaded_modules
 from rsmq.wire.ids import make_id_suffixes
 from rsmq.wire.keys import Namespace
 

@@ -17,8 +17,7 @@ from rsmq.spark import pipelines
 from rsmq.spark.connection_options import CONNECTION_OPTIONS
 from rsmq.spark.read.schema import make_fields
 from rsmq.spark.read.source_options import SNAPSHOT_OPTIONS, SOURCE_OPTIONS, STREAM_OPTIONS
-from rsmq.spark.write.send_columns import SEND_SINK_OPTIONS
-from rsmq.spark.write.sink_options import SINK_OPTIONS
+from rsmq.spark.write.sink_options import SEND_SINK_OPTIONS, SINK_OPTIONS
 from tests.documents.pages import PAGES, read_blocks
 from tests.documents.player import Player
 from tests.spark.session.conftest import ENVIRONMENT

@@ -1,5 +1,5 @@
 """
-The job transform: sends the results of a function on messages to a queue, exactly once.
+The jobs that send messages of queues to other queues: transform and redrive.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from rsmq.errors import InvalidOption
-from rsmq.spark.pipelines.progress import ProgressCallback, ignore_progress
-from rsmq.spark.pipelines.queues import Queues, name_kept_columns, refuse_loop
-from rsmq.spark.pipelines.streams import read_stream, run_stream
+from rsmq.spark.pipelines.queues import GROUP_COLUMNS, Queues, name_kept_columns, refuse_loop
+from rsmq.spark.pipelines.streams import ProgressCallback, ignore_progress, read_stream, run_stream
 from rsmq.vocabulary.sends import SPARK
 
 Function = Callable[[DataFrame], DataFrame]
@@ -81,33 +81,20 @@ def transform(  # noqa: PLR0917 - source and target in order
     """
     target.require_one_namespace()
     refuse_loop(source, queues, target, queue)
-    body = "binary" if binary else "string"
-    messages = read_stream(
-        spark,
-        source,
-        queues,
-        columns=name_kept_columns(source),
-        maxMessagesPerTrigger=batch,
-        bodyType=body,
-    )
-    frame: Any = function(messages)
+    columns, body = name_kept_columns(source), "binary" if binary else "string"
+    frame: Any = function(read_stream(spark, source, queues, batch, columns=columns, bodyType=body))
     if not hasattr(frame, "columns"):
         kind = type(frame).__name__
         raise InvalidOption("function", f"returns a DataFrame; this one returned {kind}.")
-    columns = ["message", *SPARK.options, *["queue"] * (queue is None)]
-    selected = [name for name in columns if name in frame.columns]
-    options = target.options(queue=queue, delivery="exactly-once", createQueue=create)
     if "message" not in frame.columns:
         raise InvalidOption(
             "function",
             f"returned a frame without the column message; it has {', '.join(frame.columns)}.",
         )
-    writer = (
-        frame.select(*selected)
-        .writeStream.format("rsmq")
-        .options(**options)
-        .option("checkpointLocation", checkpoint)
-    )
+    own = ["message", *SPARK.options, *["queue"] * (queue is None)]
+    options = target.options(queue=queue, createQueue=create, delivery="exactly-once")
+    sent = frame.select(*[name for name in own if name in frame.columns])
+    writer = sent.writeStream.format("rsmq").options(checkpointLocation=checkpoint, **options)
     count = run_stream("transform", source, writer, follow=follow, report_progress=tell)
     return Transformed(count.messages, count.lost)
 
@@ -141,3 +128,85 @@ def load_function(name: str) -> Function:
     cloudpickle.register_pickle_by_value(imported)  # type: ignore[no-untyped-call]
     result: Function = function
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """
+    The result of a redrive.
+
+    Attributes:
+        messages: how many dead letters it sent.
+        lost: how many messages other consumers had received meanwhile, in all batches but the
+            last; these are not deleted from the queue.
+    """
+
+    messages: int
+    lost: int
+
+
+def redrive(
+    spark: SparkSession,
+    at: Queues,
+    dead_letter_queue: str,
+    to: str,
+    otherwise: str,
+    *,
+    checkpoint: str,
+    batch: int = 100_000,
+    tell: ProgressCallback = ignore_progress,
+) -> Redriven:
+    """
+    Send dead letters as new messages to queues that an expression names, each exactly once.
+
+    The messages are in their groups, and have their limit keys.
+
+    Args:
+        spark: the session.
+        at: the server and the namespace of the queues.
+        dead_letter_queue: the queue of the dead letters; all that are visible now are sent.
+        to: an SQL expression over the columns of messages that names a queue, such as
+            ``CASE WHEN message LIKE '%timeout%' THEN 'orders' END``.
+        otherwise: the queue of the dead letters for which the expression is null or names a queue
+            that does not exist, or the dead-letter queue itself.
+        checkpoint: the folder where Spark stores its progress. A dead-letter queue must always
+            have the same checkpoint.
+        batch: the most messages of a batch.
+        tell: a function that is called with each ``JobProgress``.
+
+    Raises:
+        InvalidOption: ``otherwise`` is the dead-letter queue itself, or ``to`` is not an
+            expression.
+        QueueNotFound: ``dead_letter_queue`` or ``otherwise`` does not exist.
+    """
+    at.require_one_namespace()
+    refuse_loop(at, dead_letter_queue, at, otherwise, option="otherwise")
+    at.require((dead_letter_queue, otherwise))
+    possible = [name for name in at.list_names() if name != dead_letter_queue]
+    # The expression needs the message as text; the bytes of ``raw`` are sent unchanged.
+    columns = name_kept_columns(at, with_raw=True)
+    frame = read_stream(spark, at, dead_letter_queue, batch, columns=columns)
+    frame = _with_chosen(frame, to)
+    target = functions.when(functions.col("chosen").isin(possible), functions.col("chosen"))
+    queue = functions.coalesce(target, functions.lit(otherwise))
+    message = functions.col("raw").alias("message")
+    sent = frame.select(message, queue.alias("queue"), *GROUP_COLUMNS)
+    options = at.options(enforceMaxSize=False, delivery="exactly-once")
+    writer = sent.writeStream.format("rsmq").options(checkpointLocation=checkpoint, **options)
+    done = run_stream("redrive", at, writer, follow=False, report_progress=tell)
+    return Redriven(done.messages, done.lost)
+
+
+def _with_chosen(frame: DataFrame, to: str) -> DataFrame:
+    """Return a frame of messages with the queue that an expression chooses for each."""
+    try:
+        chosen = frame.withColumn("chosen", functions.expr(f"CAST(({to}) AS STRING)"))
+        chosen.schema  # noqa: B018 - Spark Connect looks at the expression only now
+    except AnalysisException as error:
+        raise InvalidOption(
+            "to",
+            f"{to} is not an SQL expression over {', '.join(frame.columns)}. The name of a queue "
+            "is in single quotes, as in 'orders'.",
+            value=to,
+        ) from error
+    return chosen
