@@ -23,6 +23,7 @@ from rsmq.explain.operations import (
     read_message_state,
     read_queue_state,
     read_rates,
+    read_streams,
 )
 from rsmq.model import StoredMessage
 from rsmq.schedules.definition import StoredSchedule
@@ -37,7 +38,7 @@ _IDS_PER_STEP = 1000
 
 async def observe_message(rsmq: AsyncRSMQ[Any], qname: str, id: str) -> ObservedMessage:
     """
-    Return what is known of a message, from three round trips. Nothing is changed.
+    Return what is known of a message, from four round trips. Nothing is changed.
 
     Args:
         rsmq: an asyncio client.
@@ -51,7 +52,7 @@ async def observe_message(rsmq: AsyncRSMQ[Any], qname: str, id: str) -> Observed
     if has_no_trace(facts):
         return replace(facts, deletion=await _find_deletion(rsmq, qname, id))
     queue = replace(facts.queue, targets=await _find_targets(rsmq, qname))
-    return replace(facts, queue=await _add_rates(rsmq, queue))
+    return replace(facts, queue=await _add_rates(rsmq, await _add_streams(rsmq, queue)))
 
 
 async def find_holders(
@@ -145,6 +146,14 @@ async def _find_deletion(client: AsyncRSMQ[Any], qname: str, id: str) -> Deletio
     return None if place is None else kept[place]
 
 
+async def _add_streams(client: AsyncRSMQ[Any], facts: ObservedQueue) -> ObservedQueue:
+    """Return the facts with the streams of Spark that read from the queue."""
+    try:
+        return replace(facts, streams=await client.run(read_streams(client.namespace, facts)))
+    except ResponseError:  # the user has no right to them
+        return facts
+
+
 async def _add_rates(client: AsyncRSMQ[Any], facts: ObservedQueue) -> ObservedQueue:
     """Return the facts with the rates of the queue, if the user has the right to its history."""
     try:
@@ -157,7 +166,7 @@ async def observe_queue(
     rsmq: AsyncRSMQ[Any], qname: str, *, sees_server: bool = True
 ) -> ObservedQueue:
     """
-    Return what is known of a queue, from five round trips, and six if it is empty.
+    Return what is known of a queue, from six round trips, and seven if it is empty.
 
     Of workers that died it also reads what they had in flight, in a round trip each and one for
     all. Nothing is changed.
@@ -180,4 +189,4 @@ async def observe_queue(
     )
     if not facts.attributes.messages:
         facts = replace(facts, purge=await _find_purge(rsmq, facts))
-    return await _add_rates(rsmq, facts)
+    return await _add_rates(rsmq, await _add_streams(rsmq, facts))

@@ -42,9 +42,9 @@ class Cause(StrEnum):
         OVER_LIMIT: it has had all its attempts: the next receive makes it a dead letter.
         LIMITED: the limits of the queue allow no receive now.
         WEBHOOK_STOPPED: nothing is pushed to a webhook of the queue.
-        NO_WORKER: no live worker listens, and nothing is received.
+        NO_WORKER: no live worker listens, no stream of Spark reads, and nothing is received.
         WORKERS_BUSY: all slots of the workers are in use.
-        STALLED: workers listen, and nothing was received for minutes.
+        STALLED: workers listen, or a stream of Spark reads, and nothing was received for minutes.
         FILLED_FASTER: more is sent than received.
         WAITING: other messages are in front of it; of a queue: messages are visible.
         DRAINING: the queue becomes shorter.
@@ -222,7 +222,8 @@ def _consumption(facts: ObservedQueue) -> list[Cause]:
     if present is None or facts.attributes.paused:  # rates are of the time before the pause
         return [*causes, Cause.WAITING]
     if not facts.is_received:
-        return [*causes, Cause.STALLED, Cause.WAITING] if facts.live_workers else [Cause.WAITING]
+        has_listener = bool(facts.live_workers or facts.streams)
+        return [*causes, *[Cause.STALLED] * has_listener, Cause.WAITING]
     if present.sent_per_minute > present.received_per_minute * _FASTER:
         return [Cause.FILLED_FASTER, *causes, Cause.WAITING]
     if present.received_per_minute > present.sent_per_minute * _FASTER:
@@ -231,7 +232,9 @@ def _consumption(facts: ObservedQueue) -> list[Cause]:
 
 
 def _has_no_consumer(facts: ObservedQueue) -> bool:
-    return facts.can_see_workers and not facts.live_workers and not facts.is_received
+    if facts.live_workers or facts.streams:
+        return False
+    return facts.can_see_workers and not facts.is_received
 
 
 def _are_busy(facts: ObservedQueue) -> bool:

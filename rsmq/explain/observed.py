@@ -20,6 +20,7 @@ from rsmq.webhooks.breaker import TargetState
 from rsmq.webhooks.shared_breaker import PushTarget
 from rsmq.wire.groups import GroupName
 from rsmq.wire.ids import is_redriven, parse_sent_us
+from rsmq.wire.streams import StreamInfo
 from rsmq.wire.throttle import Limit
 from rsmq.wire.workers import StalledHandlers, WorkerInfo
 
@@ -159,6 +160,7 @@ class ObservedQueue:
         schedules: the schedules that send to it.
         memory: the used bytes and ``maxmemory`` of Redis; None if there is no limit, or if it was
             not read.
+        streams: the streams of Spark that read from it, also those that wait for messages.
     """
 
     name: str
@@ -177,6 +179,7 @@ class ObservedQueue:
     targets: tuple[PushTarget, ...] = ()
     schedules: tuple[StoredSchedule, ...] = ()
     memory: tuple[int, int] | None = None
+    streams: tuple[StreamInfo, ...] = ()
 
     @property
     def stopped_targets(self) -> list[PushTarget]:

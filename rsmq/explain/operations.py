@@ -19,7 +19,7 @@ from rsmq.jobs.status import JobStatus, return_unchanged
 from rsmq.model import QueueAttributes
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
-from rsmq.operations.plain import encode_command, plain_command, plain_commands
+from rsmq.operations.plain import encode_command, parse_fields, plain_command, plain_commands
 from rsmq.operations.replies import parse_attributes, parse_reason
 from rsmq.operations.scripts import loader_of
 from rsmq.trash.deletion import Deletion
@@ -28,6 +28,7 @@ from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_integer, parse_number
+from rsmq.wire.streams import StreamInfo, parse_streams
 from rsmq.wire.throttle import parse_limit
 
 load = loader_of("explain")
@@ -162,6 +163,16 @@ def read_rates(namespace: Namespace, facts: ObservedQueue) -> Operation[Observed
         return with_rates(facts, parse_activity((*totals, *reply), facts.name, facts.now_ms))
 
     return plain_command("HMGET", history, *recent_fields(facts.now_ms), parse=parse)
+
+
+def read_streams(namespace: Namespace, facts: ObservedQueue) -> Operation[tuple[StreamInfo, ...]]:
+    """Read which streams of Spark receive from a queue, or wait for its messages."""
+
+    def parse(reply: Any) -> tuple[StreamInfo, ...]:
+        found = parse_streams(parse_fields(reply), facts.now_ms).values()
+        return tuple(each for each in found if facts.name in each.received)
+
+    return plain_command("HGETALL", namespace.streams, parse=parse)
 
 
 def read_memory(namespace: Namespace) -> Operation[tuple[int, int] | None]:

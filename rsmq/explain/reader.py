@@ -24,6 +24,7 @@ from rsmq.explain.operations import (
     read_message_state,
     read_queue_state,
     read_rates,
+    read_streams,
 )
 from rsmq.model import StoredMessage
 from rsmq.schedules.definition import StoredSchedule
@@ -38,7 +39,7 @@ _IDS_PER_STEP = 1000
 
 def observe_message(rsmq: RSMQ[Any], qname: str, id: str) -> ObservedMessage:
     """
-    Return what is known of a message, from three round trips. Nothing is changed.
+    Return what is known of a message, from four round trips. Nothing is changed.
 
     Args:
         rsmq: a synchronous client.
@@ -52,7 +53,7 @@ def observe_message(rsmq: RSMQ[Any], qname: str, id: str) -> ObservedMessage:
     if has_no_trace(facts):
         return replace(facts, deletion=_find_deletion(rsmq, qname, id))
     queue = replace(facts.queue, targets=_find_targets(rsmq, qname))
-    return replace(facts, queue=_add_rates(rsmq, queue))
+    return replace(facts, queue=_add_rates(rsmq, _add_streams(rsmq, queue)))
 
 
 def find_holders(rsmq: RSMQ[Any], messages: Sequence[StoredMessage[Any]]) -> dict[str, str]:
@@ -144,6 +145,14 @@ def _find_deletion(client: RSMQ[Any], qname: str, id: str) -> Deletion | None:
     return None if place is None else kept[place]
 
 
+def _add_streams(client: RSMQ[Any], facts: ObservedQueue) -> ObservedQueue:
+    """Return the facts with the streams of Spark that read from the queue."""
+    try:
+        return replace(facts, streams=client.run(read_streams(client.namespace, facts)))
+    except ResponseError:  # the user has no right to them
+        return facts
+
+
 def _add_rates(client: RSMQ[Any], facts: ObservedQueue) -> ObservedQueue:
     """Return the facts with the rates of the queue, if the user has the right to its history."""
     try:
@@ -154,7 +163,7 @@ def _add_rates(client: RSMQ[Any], facts: ObservedQueue) -> ObservedQueue:
 
 def observe_queue(rsmq: RSMQ[Any], qname: str, *, sees_server: bool = True) -> ObservedQueue:
     """
-    Return what is known of a queue, from five round trips, and six if it is empty.
+    Return what is known of a queue, from six round trips, and seven if it is empty.
 
     Of workers that died it also reads what they had in flight, in a round trip each and one for
     all. Nothing is changed.
@@ -177,4 +186,4 @@ def observe_queue(rsmq: RSMQ[Any], qname: str, *, sees_server: bool = True) -> O
     )
     if not facts.attributes.messages:
         facts = replace(facts, purge=_find_purge(rsmq, facts))
-    return _add_rates(rsmq, facts)
+    return _add_rates(rsmq, _add_streams(rsmq, facts))

@@ -357,6 +357,22 @@ def _workers_busy(facts: ObservedQueue) -> str:
     return f"All slots of {_listeners(live)} are in use, by {calls}."
 
 
+def _streams(facts: ObservedQueue) -> str:
+    """Return that streams of Spark read the queue, as a sentence after others; empty if none do."""
+    found = sorted(facts.streams, key=lambda each: each.name)
+    if not found:
+        return ""
+    shown = ", ".join(each.name for each in found[:_MAX_SENTENCES])
+    shown += " and others" * (len(found) > _MAX_SENTENCES)
+    read = (
+        f"The stream of Spark {shown} reads"
+        if len(found) == 1
+        else f"Streams of Spark ({shown}) read"
+    )
+    seconds = (facts.now_ms - max(each.seen_ms for each in found)) / 1000
+    return f" {read} it, as of {format_span(seconds)} ago."
+
+
 def _listeners(live: list[WorkerInfo]) -> str:
     if len(live) == 1:
         return f"worker {live[0].name}, the only one that listens,"
@@ -364,12 +380,12 @@ def _listeners(live: list[WorkerInfo]) -> str:
 
 
 def _stalled(facts: ObservedQueue) -> str:
-    seconds = 0.0 if facts.rates is None else facts.rates.seconds
+    live, seconds = facts.live_workers, 0.0 if facts.rates is None else facts.rates.seconds
     if facts.rates is not None and facts.rates.received_per_minute:
         seconds = IDLE_MINUTES * 60
     return (
         f"Nothing was received from queue {facts.name} in the last {format_span(seconds)}, by "
-        f"{_listeners(facts.live_workers)} or by others."
+        f"{_listeners(live) + ' or by others' if live else 'any consumer'}.{_streams(facts)}"
     )
 
 
@@ -424,8 +440,8 @@ def _visible(facts: ObservedQueue) -> str:
     if facts.attributes.paused:
         return f"{waits}."
     if facts.present_rates is None:
-        return f"{waits}; {_unknown_rates(facts)}."
-    return f"{waits}; {_rates(facts)}."
+        return f"{waits}; {_unknown_rates(facts)}.{_streams(facts)}"
+    return f"{waits}; {_rates(facts)}.{_streams(facts)}"
 
 
 def _all_hidden(facts: ObservedQueue) -> str:
@@ -444,7 +460,7 @@ def _all_hidden(facts: ObservedQueue) -> str:
     first = ""
     if next_due is not None and has_due:
         first = f"; the next one is visible at {_at(next_due, facts.now_ms)}"
-    return f"No message of queue {facts.name} is visible{states}{first}."
+    return f"No message of queue {facts.name} is visible{states}{first}.{_streams(facts)}"
 
 
 def _dead_worker(facts: ObservedQueue) -> str:
@@ -496,7 +512,7 @@ def _message_received_again(facts: ObservedQueue) -> str:
 
 def _empty(facts: ObservedQueue) -> str:
     paused = ", and it is paused" if facts.attributes.paused else ""
-    return f"Queue {facts.name} has no messages{paused}.{_purge(facts)}"
+    return f"Queue {facts.name} has no messages{paused}.{_purge(facts)}{_streams(facts)}"
 
 
 def _purge(facts: ObservedQueue) -> str:

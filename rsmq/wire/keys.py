@@ -177,6 +177,11 @@ class Namespace:
         return encode_name(f"{self.name}:x:acked")
 
     @property
+    def streams(self) -> bytes:
+        """Extension data of streams: those that read queues now, by the name of the query."""
+        return encode_name(f"{self.name}:x:streams")
+
+    @property
     def workers(self) -> bytes:
         """Extension data of workers: the workers that are alive, by name."""
         return encode_name(f"{self.name}:x:workers")

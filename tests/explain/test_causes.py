@@ -25,12 +25,20 @@ from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash import Deletion, DeletionKind
 from rsmq.trash.deletion import UNKNOWN_CALLER
 from rsmq.webhooks.shared_breaker import PushTarget
+from rsmq.wire.streams import StreamInfo
 from rsmq.wire.throttle import Limit
 from rsmq.worker import WorkerInfo
 
 NOW = 1_795_176_150_000  # 2026-11-20 12:02:30 UTC
 ID = "hocfdlzqs8mf9oJypfX0YbIG5vOe9dTs"
 CREATED = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+#: A stream, and three others.
+STREAMS = tuple(
+    StreamInfo(name, NOW - seconds * 1000, {"q": 0})
+    for name, seconds in (("nightly", 12), ("c", 3), ("a", 60), ("b", 60))
+)
 
 
 def attributes(**options):
@@ -433,6 +441,19 @@ ALL_HIDDEN = {"visible_messages": 0, "hidden_messages": 10, "next_due_ms": NOW +
             "All slots of worker w, the only one that listens, are in use, by 4 calls.",
         ),
         (queue(worker(), rates=(1, 0)), [Cause.STALLED, Cause.WAITING], None),
+        (
+            replace(queue(rates=(1, 0)), streams=STREAMS[:1]),
+            [Cause.STALLED, Cause.WAITING],
+            ("Nothing was received from queue q in the last 10 min, by any consumer. The stream of "
+            "Spark nightly reads it, as of 12 s ago."),
+        ),
+        (
+            replace(queue(messages=0, visible_messages=0), streams=STREAMS),
+            [Cause.EMPTY],
+            ("Queue q has no messages. Streams of Spark (a, b, c and others) read it, as of 3 s "
+            "ago."),
+        ),
+        (replace(queue(**ALL_HIDDEN), streams=STREAMS), [Cause.ALL_HIDDEN], None),
         (
             queue(worker(), rates=(120, 80)),
             [Cause.FILLED_FASTER, Cause.WAITING],

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from rsmq.explain import Cause, explain_message
-from rsmq.explain.reader import observe_message
+import json
+
+from rsmq.explain import Cause, explain_message, explain_queue
+from rsmq.explain.reader import observe_message, observe_queue
+from rsmq.wire.streams import StreamInfo
 
 
 def explain(env, id):
@@ -49,3 +52,58 @@ def test_a_released_receive_does_not_hide_the_stream(env, queue):
     query = env.query(maxReceiveCount=5, deadLetterQueue="dead")
     query.poll()
     assert explain(env, id).cause is Cause.IN_FLIGHT
+
+
+def test_an_idle_stream_is_a_consumer_of_its_queues(env, queue):
+    key = f"{env.ns}:x:streams"
+    query = env.query(consumerGroup="nightly")
+    query.run()  # there are no messages
+
+    ((name, entry),) = env.raw.hgetall(key).items()
+    seen_ms, *stored = json.loads(entry)
+    assert (name, stored) == (b"nightly:q", ["nightly", {"q": 0}])
+    assert 100_000 < env.raw.pttl(key) <= 150_000
+    facts = observe_queue(env.rsmq, "q")
+    assert facts.streams == (StreamInfo("nightly", seen_ms, {"q": 0}),)
+    assert "The stream of Spark nightly reads it" in explain_queue(facts).sentence
+    env.rsmq.send_message("q", "m")
+    env.rsmq.pause_queue("q")  # its cause would be that there is no worker, too
+    causes = [each.cause for each in explain_queue(observe_queue(env.rsmq, "q")).causes]
+    assert causes == [Cause.PAUSED, Cause.WAITING]
+
+    query.run()
+    query.reader.lease.entry.write()
+    assert json.loads(env.raw.hget(key, name))[2] == {"q": 1}
+    query.reader.lease.entry.write()
+    assert json.loads(env.raw.hget(key, name))[2] == {"q": 0}
+    query.reader.stop()
+    assert env.raw.exists(key) == 0
+    assert observe_queue(env.rsmq, "q").streams == ()
+
+
+def test_entries_of_streams_that_were_killed_are_deleted_and_their_number_is_bounded(env, queue):
+    key, now_ms = f"{env.ns}:x:streams", 1000 * int(env.raw.time()[0])
+    env.raw.hset(key, "killed", json.dumps([now_ms - 151_000, "killed", {"q": 3}]))
+    env.raw.hset(key, "of a newer form", "{}")
+    assert observe_queue(env.rsmq, "q").streams == ()
+    query = env.query(consumerGroup="nightly")
+    query.run()
+    assert list(env.raw.hgetall(key)) == [b"nightly:q"]
+
+    env.raw.delete(key)
+    others = {f"s{n}": json.dumps([now_ms, f"s{n}", {"q": 0}]) for n in range(100)}
+    env.raw.hset(key, mapping=others)
+    query.reader.lease.entry.write()
+    assert sorted(env.raw.hkeys(key)) == sorted(map(str.encode, others))
+    assert len(observe_queue(env.rsmq, "q").streams) == 100
+
+
+def test_a_stream_runs_if_its_entry_cant_be_written(env, queue, caplog):
+    env.raw.set(f"{env.ns}:x:streams", "of another type")
+    (id,) = env.rsmq.send_messages("q", ["m"])
+    query = env.query()
+    with caplog.at_level("INFO"):
+        assert [row["id"] for row in query.run()] == [id]
+    assert "The entry of the stream was not written" in caplog.text
+    assert observe_queue(env.rsmq, "q").streams == ()
+    query.reader.stop()

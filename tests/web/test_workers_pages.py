@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from rsmq.history.recorder import record_queues
 from rsmq.operations.plain import plain_command
 from rsmq.web import create_app
+from rsmq.wire.streams import StreamInfo, pack_stream
 from tests.web.asgi import Http
 from tests.web.pages_client import open_pages
 
@@ -202,6 +203,28 @@ def test_a_queue_that_only_other_consumers_receive_from_says_so(run):
         assert "other consumers receive from it" in text
         assert "rsmq-worker app:worker" not in text
         assert "What happens" in text
+
+    run(test)
+
+
+def test_a_queue_shows_the_streams_of_spark_that_read_it(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        at_ms = int(datetime.now(UTC).timestamp() * 1000)
+        entry = pack_stream(StreamInfo("nightly", at_ms, {"q": 1234}))
+        key = queues.namespace.streams
+        await queues.run(plain_command("HSET", key, "nightly:q", entry))
+        other = pack_stream(StreamInfo("of another queue", at_ms, {"other": 1}))
+        await queues.run(plain_command("HSET", key, "other", other))
+        streams = (await http("GET", "/queues/q/why")).json["streams"]
+        assert streams == [{"name": "nightly", "seen_ms": at_ms, "received": 1234}]
+        open_pages(http)
+        text = _text((await http("GET", "/queues/q")).content)
+        assert "a stream of Spark reads it" in text
+        assert "nightly" in text
+        assert "1,234" in text
+        assert "of another queue" not in text
+        assert "rsmq-worker app:worker" not in text
 
     run(test)
 

@@ -31,8 +31,9 @@ from rsmq.spark.stream.batches import (
 from rsmq.spark.stream.lease_holder import LeaseHolder
 from rsmq.spark.stream.parts import BatchParts
 from rsmq.spark.stream.records import BatchRecords, QueueCounts, StreamIdentity
-from rsmq.spark.stream.stream_queues import IdleWait, StreamQueues, read_backlog
+from rsmq.spark.stream.stream_queues import IdleWait, StreamEntry, StreamQueues, read_backlog
 from rsmq.wire.refusals import make_batch_acknowledged
+from rsmq.wire.streams import NOTE_SECONDS
 
 log = get_logger(__name__)
 
@@ -59,6 +60,7 @@ class StreamLease:
         self.records = BatchRecords(stream)
         self.batches = BatchesInFlight()
         self.parts = BatchParts(stream, self.batches, self.records, self.queues, self.holder)
+        self.entry = StreamEntry(stream, self.queues)
         self._sigterm = sigterm
         self._delay_ends_at: float | None = None
 
@@ -86,6 +88,8 @@ class StreamLease:
             self.stream.options.lease_retention / 4, self._keep_last_acknowledged
         )
         self.heartbeat.call_every(self.stream.options.vt / 3, self.parts.extend)
+        self.entry.write()
+        self.heartbeat.call_every(NOTE_SECONDS, self.entry.write)
         self.heartbeat.start()
 
     def _keep_last_acknowledged(self) -> None:
@@ -118,7 +122,8 @@ class StreamLease:
                 # No progress may follow that of this batch, which then has all counts.
                 self.background.finish()
         if fill.counts:
-            self.batches.change(number, BatchEvent.REPLY)
+            if self.batches.change(number, BatchEvent.REPLY):
+                self.entry.received.update(fill.counts)
             if self.stream.options.min_messages > 1:
                 self._delay_ends_at = time.monotonic() + self.stream.options.max_trigger_delay
         return fill.counts
@@ -352,6 +357,7 @@ class StreamLease:
             # It must not acquire the lease again.
             self.heartbeat.join(lease_holder.HOLDER_TIMEOUT_SECONDS / 3)
         self.holder.release()
+        self.entry.delete()
 
 
 def make_batch_lost(text: str, queue: str) -> BatchLost:

@@ -1,5 +1,6 @@
 """
-The queues of a stream, which a pattern may find while the stream runs, and their backlog.
+The queues of a stream, which a pattern may find while the stream runs, and their backlog; and the
+entry by which others see that the stream reads them.
 
 An idle stream waits for messages over many short polls. Spark polls the sources of a query one
 after another, so a poll must not block the others. The watcher of each server reports changes of
@@ -10,17 +11,23 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rsmq.errors import QueueNotFound
+from redis.exceptions import RedisError
+
+from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.errors.guarded_log import get_logger
 from rsmq.figures.operations import HiddenCounts, sample_hidden
-from rsmq.spark.connections import SparkQueue, make_queue_not_found
+from rsmq.operations.plain import parse_fields
+from rsmq.spark.connections import SparkQueue, SparkServer, make_queue_not_found
 from rsmq.spark.stream.records import StreamIdentity
 from rsmq.waiting.schedule import Waiter
 from rsmq.waiting.threads import Watcher
+from rsmq.wire.names import decode_name
+from rsmq.wire.streams import ALIVE_MS, MAX_STREAMS, StreamInfo, pack_stream, parse_streams
 
 log = get_logger(__name__)
 
@@ -75,6 +82,11 @@ class StreamQueues:
         self._queues, self._listed_at = queues, time.monotonic()
         return self._queues
 
+    @property
+    def listed(self) -> list[SparkQueue]:
+        """The queues that were listed last; reads nothing."""
+        return self._queues
+
     def remove(self, queue: SparkQueue) -> None:
         """
         Leave a deleted queue out from now on.
@@ -96,6 +108,58 @@ class StreamQueues:
             if queue.server.call("ZCOUNT", queue.keys.zset, "-inf", until):
                 return True
         return False
+
+
+class StreamEntry:
+    """
+    The entry of a stream in each namespace, by which others see it, also while it is idle.
+
+    Its errors are logged only: a stream does not need it.
+
+    Attributes:
+        received: how many messages of each queue this process has received.
+    """
+
+    def __init__(self, stream: StreamIdentity, queues: StreamQueues) -> None:
+        self._stream = stream
+        self._queues = queues
+        self.received: Counter[SparkQueue] = Counter()
+        self._written: Counter[SparkQueue] = Counter()
+
+    def write(self) -> None:
+        """Write the entries, and delete those of streams that have ended without it."""
+        received = Counter(self.received)
+        for server in self._stream.servers:
+            counts = {
+                queue.keys.name: received[queue] - self._written[queue]
+                for queue in self._queues.listed
+                if queue.server is server
+            }
+            try:
+                self._write(server, counts)
+            except RedisError as error:  # the user lacks a right, or memory is full
+                log.info("The entry of the stream was not written: %s", error)
+        self._written = received
+
+    def _write(self, server: SparkServer, counts: dict[str, int]) -> None:
+        key, query, now_ms = server.namespace.streams, self._stream.query, server.now_ms()
+        entries = server.call("HGETALL", key, parse=parse_fields)
+        others = parse_streams(entries, now_ms)
+        ended = [each for each in entries if decode_name(each) not in others]
+        if ended:
+            server.call("HDEL", key, *ended)
+        if query in others or len(others) < MAX_STREAMS:
+            entry = pack_stream(StreamInfo(self._stream.lease, now_ms, counts))
+            server.call("HSET", key, query, entry)
+            server.call("PEXPIRE", key, ALIVE_MS)
+
+    def delete(self) -> None:
+        """Delete the entries, when the stream ends."""
+        for server in self._stream.servers:
+            try:
+                server.call("HDEL", server.namespace.streams, self._stream.query)
+            except (RedisError, RSMQError) as error:  # others see that it is not written any more
+                log.info("The entry of the stream was not deleted: %s", error)
 
 
 @dataclass(slots=True)

@@ -73,7 +73,11 @@ async def _explain_queue(call: ApiCall) -> ApiAnswer:
     if purge is not None and not may_undo:
         facts = replace(facts, purge=replace(purge, by=""))
     shown = show_deletion(purge) if purge is not None and may_undo else None
-    return ApiAnswer(show_explanation(explain_queue(facts)) | {"purge": shown})
+    streams = [
+        {"name": each.name, "seen_ms": each.seen_ms, "received": each.received[facts.name]}
+        for each in facts.streams
+    ]
+    return ApiAnswer(show_explanation(explain_queue(facts)) | {"purge": shown, "streams": streams})
 
 
 def show_explanation(explanation: Explanation) -> dict[str, Any]:
@@ -151,6 +155,8 @@ ROUTES = (
             *_EXPLANATION,
             Field("purge", Shape.OBJECT, "Of an empty queue the last purge, as in GET /undo, if "
             "the caller may undo it; or null."),
+            Field("streams", Shape.OBJECTS, "The streams of Spark that read it, also those that "
+            "wait: name, seen_ms, and received, the messages of the minute before."),
         ),
     ),
     Route(
