@@ -68,10 +68,11 @@ def test_a_docstring_names_every_parameter(kind, name):
 
 def test_importing_the_package_imports_no_extra():
     program = (
-        "import sys, rsmq, rsmq.worker\n"
+        "import sys, rsmq, rsmq.worker, rsmq.tasks\n"
         "rsmq.RSMQ, rsmq.AsyncRSMQ\n"
         "extras = {'fakeredis', 'lupa', 'pyspark', 'rich', 'rsmq.transport.memory', 'rsmq.web'}\n"
         "extras |= {'starlette', 'uvicorn', 'h11', 'anyio', 'jinja2', 'fastapi', 'django'}\n"
+        "extras |= {'zstandard', 'obstore', 'cryptography.hazmat', 'rsmq.opentelemetry'}\n"
         "extras |= {'aiohttp', 'cronsim', 'prometheus_client', 'pydantic', 'sqlalchemy'}\n"
         "sys.exit(bool(extras & set(sys.modules)))"
     )
