@@ -9,7 +9,7 @@ from typing import Any
 
 from rsmq.model import Message
 from rsmq.operations.arguments import resolve_message
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, on_queue
 from rsmq.operations.scripts import loader_of
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import decode_name, encode_name
@@ -72,13 +72,12 @@ def begin_attempt(namespace: Namespace, message: Message, worker: str) -> Operat
         gone.
     """
     keys, id, count = resolve_message(namespace, message, None)
-    return Operation(
+    return on_queue(
+        keys,
         load("begin_attempt"),
         (keys.hash, keys.zset, keys.job(message.id)),
         (id, count, message.raw, encode_name(worker)),
         lambda reply: None if reply is None else _to_log(*reply),
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -91,13 +90,12 @@ def store_errors(namespace: Namespace, message: Message, errors: tuple[str, ...]
         errors: as in ``AttemptLog``.
     """
     keys, id, count = resolve_message(namespace, message, None)
-    return Operation(
+    return on_queue(
+        keys,
         load("store_errors"),
         (keys.hash, keys.zset, keys.job(message.id)),
         (id, count, "\n".join(errors).encode("utf-8", "surrogatepass")),
         lambda reply: reply,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -112,13 +110,12 @@ def read_task(keys: QueueKeys, id: str) -> Operation[TaskRecord | None]:
     Returns:
         The record; None if there is neither a record nor a message.
     """
-    return Operation(
+    return on_queue(
+        keys,
         load("read_task"),
         (keys.hash, keys.zset, keys.job(id)),
         (encode_name(id),),
         lambda reply: None if reply[0] is None else _to_record(*reply),
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 

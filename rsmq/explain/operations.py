@@ -18,7 +18,7 @@ from rsmq.jobs.operations import JobRecord
 from rsmq.jobs.status import JobStatus, return_unchanged
 from rsmq.model import QueueAttributes
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, on_queue
 from rsmq.operations.plain import encode_command, parse_fields, plain_command, plain_commands
 from rsmq.operations.replies import parse_attributes, parse_reason
 from rsmq.operations.scripts import loader_of
@@ -77,7 +77,8 @@ def read_message_state(namespace: Namespace, qname: str, id: str) -> Operation[O
             before=_parse_before(before),
         )
 
-    return Operation(
+    return on_queue(
+        keys,
         load("read_message_state"),
         (keys.hash, keys.zset),
         (
@@ -88,8 +89,6 @@ def read_message_state(namespace: Namespace, qname: str, id: str) -> Operation[O
             encode_name(keys.name),
         ),
         parse,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -102,13 +101,12 @@ def read_queue_state(namespace: Namespace, qname: str) -> Operation[ObservedQueu
         queue = _parse_queue(keys, reply[:_OF_QUEUE])
         return replace(queue, hidden=parse_hidden(hidden), repeated=parse_repeated(again))
 
-    return Operation(
+    return on_queue(
+        keys,
         load("read_queue_state"),
         (keys.hash, keys.zset),
         (digits(SAMPLE), namespace.workers),
         parse,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, on_queue
 from rsmq.operations.scripts import loader_of
 from rsmq.wire.keys import QueueKeys
 
@@ -66,11 +66,4 @@ def sample_hidden(keys: QueueKeys) -> Operation[HiddenCounts]:
     def parse(reply: Any) -> HiddenCounts:
         return parse_hidden(reply)
 
-    return Operation(
-        load("sample_hidden"),
-        (keys.hash, keys.zset),
-        (digits(SAMPLE),),
-        parse,
-        RetryClass.ALWAYS,
-        (keys.name,),
-    )
+    return on_queue(keys, load("sample_hidden"), (keys.hash, keys.zset), (digits(SAMPLE),), parse)

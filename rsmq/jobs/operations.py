@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from rsmq.jobs.status import CancelResult, FollowingJob, JobState, JobStatus, ReportedProgress
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, RetryClass, on_queue
 from rsmq.operations.scripts import loader_of
 from rsmq.wire.jobs import DEFAULT_RESULT_TTL_SECONDS, ENDS
 from rsmq.wire.keys import QueueKeys, escape_pattern
@@ -108,7 +108,8 @@ def read_jobs(
         For each message its record. If there is neither a record nor a message: whether there is a
         queue.
     """
-    return Operation(
+    return on_queue(
+        queue,
         load("read_jobs"),
         (queue.hash, queue.zset, *map(queue.job, ids)),
         (
@@ -118,8 +119,6 @@ def read_jobs(
         lambda reply: [
             JobRecord(*fields) if fields[0] else fields[1] is not None for fields in reply
         ],
-        RetryClass.ALWAYS,
-        (queue.name,),
     )
 
 
@@ -137,13 +136,12 @@ def find_jobs(
         The next cursor, b"0" at the end, and the ids of the messages.
     """
     pattern = escape_pattern(queue.job("")) + b"*"
-    return Operation(
+    return on_queue(
+        queue,
         load("find_jobs"),
         (queue.hash, queue.zset),
         (cursor, pattern, digits(_KEYS_PER_STEP), encode_name(state or "")),
         lambda reply: (reply[0], decode_names(reply[1])),
-        RetryClass.ALWAYS,
-        (queue.name,),
     )
 
 

@@ -14,7 +14,7 @@ from rsmq.errors import InvalidFormat, show
 from rsmq.model import Message
 from rsmq.operations.arguments import Receipts, digits, encode_sent_ms, encode_vt, resolve_queues
 from rsmq.operations.lost_replies import LostReplies
-from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.operation import Operation, RetryClass, Steps, on_queue
 from rsmq.operations.replies import ReceivedMessages, parse_leases, parse_messages, parse_received
 from rsmq.operations.scripts import load
 from rsmq.wire.keys import Namespace, QueueKeys
@@ -402,11 +402,10 @@ def release_receipts(keys: QueueKeys, receipts: list[bytes]) -> Operation[int]:
     args: list[bytes] = []
     for count, group in groups.items():
         args += digits(len(group) // 2), count, *group
-    return Operation(
+    return on_queue(
+        keys,
         load("release_messages"),
         (keys.hash, keys.zset) * len(groups),
         tuple(args),
         lambda reply: int(reply.count(b"1")),
-        RetryClass.ALWAYS,
-        (keys.name,),
     )

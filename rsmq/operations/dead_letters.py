@@ -24,7 +24,7 @@ from rsmq.errors.printable import format_count
 from rsmq.model import Message, QueueAttributes, StoredMessage
 from rsmq.operations.arguments import Receipts, check_batch, digits
 from rsmq.operations.confirmation import Confirm
-from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.operation import Operation, RetryClass, Steps, on_queue
 from rsmq.operations.queues import get_queue_attributes, list_queues
 from rsmq.operations.replies import parse_attributes
 from rsmq.operations.scripts import load
@@ -372,13 +372,12 @@ class _Redrive:
     def _origins(
         self, max_score: bytes, skip: int, number: int, ids: Sequence[bytes] = ()
     ) -> Operation[tuple[bytes, list[_Origin]]]:
-        return Operation(
+        return on_queue(
+            self.source,
             load("dead_letter_origins"),
             (self.source.hash, self.source.zset),
             (max_score, digits(skip), digits(number), *ids),
             _parse_origins,
-            RetryClass.ALWAYS,
-            (self.source.name,),
         )
 
 
@@ -438,13 +437,12 @@ def _find_sources(namespace: Namespace, target: QueueKeys) -> Steps[list[QueueKe
     queues = _listed_queue_keys(namespace, (yield list_queues(namespace)))
     for at in range(0, len(queues), _QUEUES_PER_STEP):
         chunk = queues[at : at + _QUEUES_PER_STEP]
-        indexes = yield Operation(
+        indexes = yield on_queue(
+            target,
             load("dead_letter_sources"),
             tuple(keys.hash for keys in chunk),
             (encode_name(target.name),),
             lambda reply: reply,
-            RetryClass.ALWAYS,
-            (target.name,),
         )
         sources += [chunk[index] for index in indexes]
     return sources

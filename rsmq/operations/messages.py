@@ -15,7 +15,7 @@ from rsmq.operations.arguments import digits, encode_body, encode_vt, resolve_me
 from rsmq.operations.batches import release_messages
 from rsmq.operations.confirmation import Confirm
 from rsmq.operations.lost_replies import LostReplies
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, RetryClass, on_queue
 from rsmq.operations.replies import (
     DONE,
     RECEIVED_SINCE,
@@ -217,13 +217,12 @@ def change_message_visibility(
     if vt is None and (isinstance(message, Message) or not isinstance(id, str)):
         id, vt = None, id  # the argument after a message, or after an id without its queue, is vt
     keys, raw_id, count = resolve_message(namespace, message, id)
-    return Operation(
+    return on_queue(
+        keys,
         load("change_message_visibility"),
         (keys.hash, keys.zset),
         (raw_id, count, digits(to_milliseconds("vt", vt))),
         _is_done,
-        _ALWAYS,
-        (keys.name,),
     )
 
 
@@ -252,11 +251,10 @@ def get_part(
         found = parse_stored_message(keys.name, id, bound, message)
         return None if found is None else (found, size)
 
-    return Operation(
+    return on_queue(
+        keys,
         load("get_message"),
         (keys.hash, keys.zset),
         (encode_name(check_id(id)), b"" if max_bytes is None else digits(max_bytes)),
         parse,
-        _ALWAYS,
-        (keys.name,),
     )

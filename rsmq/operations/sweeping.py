@@ -4,7 +4,7 @@ Operations on messages that are held back, since another message of their group 
 
 from __future__ import annotations
 
-from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.operation import Steps, on_queue
 from rsmq.operations.scripts import load
 from rsmq.wire.keys import Namespace
 
@@ -14,13 +14,12 @@ def sweep_groups(namespace: Namespace, qname: str) -> Steps[int]:
     keys = namespace.queue(qname)
     number, position = 0, b""
     while position is not None:
-        position, admitted = yield Operation(
+        position, admitted = yield on_queue(
+            keys,
             load("sweep_groups"),
             (keys.hash, keys.zset, keys.admitted, keys.held_back, keys.group_of),
             (position,),
             tuple,
-            RetryClass.ALWAYS,
-            (keys.name,),
         )
         number += admitted
     return number

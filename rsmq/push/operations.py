@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, RetryClass, on_queue
 from rsmq.operations.scripts import loader_of
 from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import MAX_BATCH_BYTES
@@ -41,7 +41,8 @@ def add_subscriber(
         The outcome and the record, or the name that it names; see ``add_subscriber.lua``.
     """
     keys, of_source = namespace.queue(f"{source}-{name}"), namespace.queue(source)
-    return Operation(
+    return on_queue(
+        of_source,
         load("add_subscriber"),
         (
             namespace.subscribers,
@@ -62,8 +63,6 @@ def add_subscriber(
             target.encode(),
         ),
         lambda reply: (reply[0].decode(), reply[1]),
-        RetryClass.ALWAYS,
-        (of_source.name,),
     )
 
 
@@ -136,7 +135,8 @@ def fan_out(
     """
     keys, queues = namespace.queue(source), [namespace.queue(each) for each in subscriber_queues]
     number = len(queues)
-    return Operation(
+    return on_queue(
+        keys,
         load("fan_out"),
         (
             namespace.subscribers,
@@ -153,6 +153,4 @@ def fan_out(
             *(encode_name(each.name) for each in queues),
         ),
         int,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )

@@ -19,7 +19,7 @@ from rsmq.errors.hints import Hint, Method
 from rsmq.jobs.flows.operations import DUE_PREFIX, check_flow
 from rsmq.operations.arguments import digits
 from rsmq.operations.messages import send_message
-from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.operation import Operation, RetryClass, Steps, on_queue
 from rsmq.operations.scripts import loader_of
 from rsmq.operations.sending import set_counted_size
 from rsmq.schedules.definition import (
@@ -273,7 +273,8 @@ def fire_schedule(
     delay, options = definition.send_options(len(bodies))
     suffixes = options.mark([make_tick_suffix(tick) for tick in plan.ticks])
     _, *option_keys = options.keys(keys)
-    return Operation(
+    return on_queue(
+        keys,
         load("fire_schedule"),
         (namespace.schedules, namespace.due_schedules, keys.hash, keys.zset, *option_keys),
         (
@@ -295,8 +296,6 @@ def fire_schedule(
             if reply[0]
             else None
         ),
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from rsmq.codecs import Codec, bind_codec
 from rsmq.model import DeadLetterReason, State, StoredMessage
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, on_queue
 from rsmq.operations.replies import parse_reason, parse_stored_message, shown_at
 from rsmq.operations.scripts import loader_of
 from rsmq.search.message_filter import Term
@@ -111,13 +111,12 @@ def read_reasons(
             return found, None
         return found, SearchPosition(scores[-1].decode(), found[-1].id)
 
-    return Operation(
+    return on_queue(
+        keys,
         load("read_reasons"),
         (keys.hash, keys.zset),
         (position.score.encode(), encode_name(position.id), digits(most)),
         parse,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -162,7 +161,8 @@ def search_step(
             end = SearchPosition(score.decode(), decode_name(last), skip=skip)
         return SearchStep(candidates, scanned, end)
 
-    return Operation(
+    return on_queue(
+        keys,
         load("search_messages"),
         (keys.hash, keys.zset),
         (
@@ -178,8 +178,6 @@ def search_step(
             *(part for term in terms for part in _encode(term)),
         ),
         parse,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from rsmq.errors import InvalidFormat
 from rsmq.operations.arguments import digits, encode_sent_ms
-from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.operation import Operation, RetryClass, Steps, on_queue
 from rsmq.operations.scripts import loader_of
 from rsmq.wire.ids import make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
@@ -395,13 +395,12 @@ def encode_job_error(text: str) -> bytes:
 
 def count_unbegun(queue: QueueKeys, ids: Sequence[str]) -> Operation[list[int]]:
     """Return for each message how many of its receives began no handler call."""
-    return Operation(
+    return on_queue(
+        queue,
         load("count_unbegun"),
         (queue.hash, queue.zset),
         tuple(encode_names(ids)),
         lambda reply: reply,
-        RetryClass.ALWAYS,
-        (queue.name,),
     )
 
 
@@ -421,13 +420,8 @@ def record_finished(
     args: list[bytes] = []
     for id, count, names in records:
         args += encode_name(id), digits(count), ",".join(names).encode()
-    return Operation(
-        load("record_finished"),
-        (queue.hash, queue.zset, queue.finished),
-        tuple(args),
-        int,
-        RetryClass.ALWAYS,
-        (queue.name,),
+    return on_queue(
+        queue, load("record_finished"), (queue.hash, queue.zset, queue.finished), tuple(args), int
     )
 
 
@@ -517,13 +511,12 @@ def lock_keys(
     Returns:
         For each message whether it has the lock.
     """
-    return Operation(
+    return on_queue(
+        queue,
         load("lock_keys"),
         (queue.hash, queue.zset, queue.locks),
         _encode_keyed(messages, name),
         lambda reply: [digit == ord("1") for digit in reply],
-        RetryClass.ALWAYS,
-        (queue.name,),
     )
 
 
@@ -531,14 +524,7 @@ def unlock_keys(
     queue: QueueKeys, messages: Iterable[tuple[str, int, str]], *, name: str = ""
 ) -> Operation[int]:
     """Unlock keys, if the messages still have the locks. Return how many had."""
-    return Operation(
-        load("unlock_keys"),
-        (queue.locks,),
-        _encode_keyed(messages, name),
-        int,
-        RetryClass.ALWAYS,
-        (queue.name,),
-    )
+    return on_queue(queue, load("unlock_keys"), (queue.locks,), _encode_keyed(messages, name), int)
 
 
 def _encode_keyed(messages: Iterable[tuple[str, int, str]], name: str) -> tuple[bytes, ...]:
@@ -753,11 +739,10 @@ def record_quarantine_run(keys: QueueKeys, id: str, count: int) -> Operation[int
 
     The result is the number of its earlier runs whose outcome is unknown.
     """
-    return Operation(
+    return on_queue(
+        keys,
         load("record_quarantine_run"),
         (keys.quarantined,),
         (encode_name(id), digits(count), digits(QUARANTINE_TTL_SECONDS * 1000)),
         int,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
