@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import lru_cache
+from typing import ClassVar
 
 from rsmq.errors import InvalidFormat, MissingParameter, show
 from rsmq.errors.hints import Hint, Method, Passed
@@ -139,6 +140,16 @@ class QueueKeys:
 _EXTENSION_FIELDS = fields(QueueKeys)[5:]
 
 
+class _Key:
+    """The key ``NS:x:NAME`` of extension data of a namespace, an attribute of ``Namespace``."""
+
+    def __init__(self, name: str) -> None:
+        self._suffix = encode_name(f"{_EXTENSION}{name}")
+
+    def __get__(self, namespace: Namespace, _: type) -> bytes:
+        return encode_name(namespace.name) + self._suffix
+
+
 @dataclass(frozen=True, slots=True)
 class Namespace:
     """
@@ -166,111 +177,71 @@ class Namespace:
         """The index of queues: the set of their names."""
         return encode_name(f"{self.name}:{RESERVED_NAME}")
 
-    @property
-    def written(self) -> bytes:
-        """Extension data of writes in two steps: which of them were published or dropped."""
-        return encode_name(f"{self.name}:x:written")
+    #: Extension data of writes in two steps: which of them were published or dropped.
+    written: ClassVar[_Key] = _Key("written")
 
-    @property
-    def acknowledged(self) -> bytes:
-        """Extension data of streams: the last acknowledged batch of each query."""
-        return encode_name(f"{self.name}:x:acked")
+    #: Extension data of streams: the last acknowledged batch of each query.
+    acknowledged: ClassVar[_Key] = _Key("acked")
 
-    @property
-    def streams(self) -> bytes:
-        """Extension data of streams: those that read queues now, by the name of the query."""
-        return encode_name(f"{self.name}:x:streams")
+    #: Extension data of streams: those that read queues now, by the name of the query.
+    streams: ClassVar[_Key] = _Key("streams")
 
-    @property
-    def workers(self) -> bytes:
-        """Extension data of workers: the workers that are alive, by name."""
-        return encode_name(f"{self.name}:x:workers")
+    #: Extension data of workers: the workers that are alive, by name.
+    workers: ClassVar[_Key] = _Key("workers")
 
-    @property
-    def push_targets(self) -> bytes:
-        """Extension data of webhooks: the state of each target."""
-        return encode_name(f"{self.name}:x:push")
+    #: Extension data of webhooks: the state of each target.
+    push_targets: ClassVar[_Key] = _Key("push")
 
-    @property
-    def subscribers(self) -> bytes:
-        """Extension data of webhooks: the subscribers of queues."""
-        return encode_name(f"{self.name}:x:subscribers")
+    #: Extension data of webhooks: the subscribers of queues.
+    subscribers: ClassVar[_Key] = _Key("subscribers")
 
-    @property
-    def alerts(self) -> bytes:
-        """Extension data of alerts: targets, silences, and what was announced of which alert."""
-        return encode_name(f"{self.name}:x:alerts")
+    #: Extension data of alerts: targets, silences, and what was announced of which alert.
+    alerts: ClassVar[_Key] = _Key("alerts")
 
-    @property
-    def audit(self) -> bytes:
-        """Extension data of HTTP: a stream of the calls that change or remove something."""
-        return encode_name(f"{self.name}:x:audit")
+    #: Extension data of HTTP: a stream of the calls that change or remove something.
+    audit: ClassVar[_Key] = _Key("audit")
 
-    @property
-    def ended_sessions(self) -> bytes:
-        """Extension data of HTTP: a sorted set of the sessions that have ended by a log out."""
-        return encode_name(f"{self.name}:x:ended_sessions")
+    #: Extension data of HTTP: a sorted set of the sessions that have ended by a log out.
+    ended_sessions: ClassVar[_Key] = _Key("ended_sessions")
 
-    @property
-    def sqs_key(self) -> bytes:
-        """Extension data of HTTP: the random key that signs receipt handles of SQS."""
-        return encode_name(f"{self.name}:x:sqs_key")
+    #: Extension data of HTTP: the random key that signs receipt handles of SQS.
+    sqs_key: ClassVar[_Key] = _Key("sqs_key")
 
-    @property
-    def operations(self) -> bytes:
-        """Extension data of HTTP: a sorted set of the ids of operations of many messages."""
-        return encode_name(f"{self.name}:x:operations")
+    #: Extension data of HTTP: a sorted set of the ids of operations of many messages.
+    operations: ClassVar[_Key] = _Key("operations")
 
     def operation(self, id: str) -> bytes:
         """Return the key of the record of an operation of many messages."""
         return encode_name(f"{self.name}:x:operation:{id}")
 
-    @property
-    def selections(self) -> bytes:
-        """Extension data of HTTP: selections of messages that were shown to someone."""
-        return encode_name(f"{self.name}:x:selections")
+    #: Extension data of HTTP: selections of messages that were shown to someone.
+    selections: ClassVar[_Key] = _Key("selections")
 
-    @property
-    def trash(self) -> bytes:
-        """Extension data of deletions that can be undone: what was deleted, by the id of each."""
-        return encode_name(f"{self.name}:x:trash")
+    #: Extension data of deletions that can be undone: what was deleted, by the id of each.
+    trash: ClassVar[_Key] = _Key("trash")
 
     def in_trash(self, id: str, name: str) -> bytes:
         """Return the key that keeps what a deletion has removed from the key with this name."""
         return self.trash + encode_name(f":{id}:{name}")
 
-    @property
-    def owner_of_bodies(self) -> bytes:
-        """Extension data of stored bodies: random bytes that the store has too, see the sweep."""
-        return encode_name(f"{self.name}:x:owner_of_bodies")
+    #: Extension data of stored bodies: random bytes that the store has too, see the sweep.
+    owner_of_bodies: ClassVar[_Key] = _Key("owner_of_bodies")
 
-    @property
-    def unused_bodies(self) -> bytes:
-        """Extension data of stored bodies: since when each object is in no message, by its name."""
-        return encode_name(f"{self.name}:x:unused_bodies")
+    #: Extension data of stored bodies: since when each object is in no message, by its name.
+    unused_bodies: ClassVar[_Key] = _Key("unused_bodies")
 
-    @property
-    def swept_bodies(self) -> bytes:
-        """Extension data of stored bodies: is there for an hour after workers have swept them."""
-        return encode_name(f"{self.name}:x:swept_bodies")
+    #: Extension data of stored bodies: is there for an hour after workers have swept them.
+    swept_bodies: ClassVar[_Key] = _Key("swept_bodies")
 
-    @property
-    def history(self) -> bytes:
-        """Extension data of recorders: the sums of the histories of all queues."""
-        return encode_name(f"{self.name}:x:history")
+    #: Extension data of recorders: the sums of the histories of all queues.
+    history: ClassVar[_Key] = _Key("history")
 
-    @property
-    def schedules(self) -> bytes:
-        """Extension data of schedules: the definition and the state of each, by name."""
-        return encode_name(f"{self.name}:x:schedules")
+    #: Extension data of schedules: the definition and the state of each, by name.
+    schedules: ClassVar[_Key] = _Key("schedules")
 
-    @property
-    def due_schedules(self) -> bytes:
-        """
-        Extension data of schedules: a sorted set of their names, by the next attempt. Unfinished
-        flows of tasks are in it too, by the next check.
-        """
-        return encode_name(f"{self.name}:x:due")
+    #: Extension data of schedules: a sorted set of their names, by the next attempt. Unfinished
+    #: flows of tasks are in it too, by the next check.
+    due_schedules: ClassVar[_Key] = _Key("due")
 
     def task_map(self, map_id: str) -> bytes:
         """Return the key of the extension data of a map of tasks: its unfinished messages."""
