@@ -2,9 +2,9 @@
 The decision which alerts are announced, without I/O: from the record and the present alerts.
 
 An alert begins when it is first seen, and ends when it was gone for END_AFTER_MS: if it is seen
-again before, it has not ended, so a flapping alert is announced once. A silenced alert neither begins nor
-ends; when the silence ends, both are made up for. At most MAX_OPEN alerts are open; those beyond
-are counted by one more alert, and begin when there is room.
+again before, it has not ended, so a flapping alert is announced once. A silenced alert neither
+begins nor ends; when the silence ends, both are made up for. At most MAX_OPEN alerts are open;
+those beyond are counted by one more alert, and begin when there is room.
 """
 
 from __future__ import annotations
