@@ -270,9 +270,7 @@ class Copier:
         self._report.note_items(items, self.maxsize)
 
     def _read_items(self) -> Iterator[list[Item]]:
-        if self._source.has_ids:
-            return self._source.newest_first(self._queue)
-        return self._read_list()
+        return self._source.newest_first(self._queue) if self._source.has_ids else self._read_list()
 
     def _read_list(self) -> Iterator[list[Item]]:
         """

@@ -113,10 +113,6 @@ def _merge_receives(operations: Sequence[Operation[Any]]) -> Steps[list[Any]]:
     return _split_messages(len(operations), now, more, bodies, repeated)
 
 
-def _pop_group(operation: Operation[Any]) -> Hashable:
-    return operation.keys, operation.args
-
-
 def _merge_pops(operations: Sequence[Operation[Any]]) -> Steps[list[Any]]:
     (namespace,) = operations[0].args
     now, more, bodies, repeated = yield _batch(
@@ -141,18 +137,10 @@ def _split_messages(
     return replies + [rest] * (number - len(replies))
 
 
-def _delete_group(operation: Operation[Any]) -> Hashable:
-    return operation.keys
-
-
 def _merge_deletes(operations: Sequence[Operation[Any]]) -> Steps[list[Any]]:
     keys, receipts = _receipts(operations)
     reply = yield _batch(batches.delete_messages, operations[0], receipts, keys)
     return _split_digits(reply)
-
-
-def _change_group(operation: Operation[Any]) -> Hashable:
-    return operation.keys, operation.args[2]
 
 
 def _merge_changes(operations: Sequence[Operation[Any]]) -> Steps[list[Any]]:
@@ -204,9 +192,13 @@ KINDS = {
     for kind in (
         CallKind(_SEND, _send_group, _merge_sends),
         CallKind(messages.receive_message.__name__, _receive_group, _merge_receives),
-        CallKind(messages.delete_message.__name__, _delete_group, _merge_deletes),
-        CallKind(messages.change_message_visibility.__name__, _change_group, _merge_changes),
-        CallKind(messages.pop_message.__name__, _pop_group, _merge_pops),
+        CallKind(messages.delete_message.__name__, lambda each: each.keys, _merge_deletes),
+        CallKind(
+            messages.change_message_visibility.__name__,
+            lambda each: (each.keys, each.args[2]),
+            _merge_changes,
+        ),
+        CallKind(messages.pop_message.__name__, lambda each: (each.keys, each.args), _merge_pops),
     )
 }
 
@@ -237,6 +229,4 @@ def body_bytes(operation: Operation[Any]) -> int:
 
 def sum_of_bodies(operations: Sequence[Operation[Any]]) -> int:
     """Return the bytes of the bodies that calls of one kind send."""
-    if not is_send(operations[0]):
-        return 0
-    return sum([len(each.args[0]) for each in operations])
+    return sum([len(each.args[0]) for each in operations]) if is_send(operations[0]) else 0

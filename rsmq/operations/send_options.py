@@ -284,6 +284,4 @@ def _encode_groups(values: dict[str, Any], passed: Mapping[str, Any]) -> None:
 
 def _check_each(labels: list[Any] | None, check: Callable[[Any], bytes]) -> list[bytes] | None:
     """Return what ``check`` returns for the label of each message; empty for None."""
-    if labels is None:
-        return None
-    return [b"" if label is None else check(label) for label in labels]
+    return None if labels is None else [b"" if each is None else check(each) for each in labels]

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from redis.exceptions import ResponseError
 
@@ -44,6 +44,8 @@ from rsmq.wire.names import decode_name, encode_name
 _chance = random.SystemRandom()
 
 load = loader_of("schedules")
+
+T = TypeVar("T")
 
 #: The largest number of schedules of a namespace.
 MAX_SCHEDULES = 10_000
@@ -116,6 +118,14 @@ def _to_time(ms: bytes) -> datetime | None:
     return to_time(int(ms)) if ms.isdigit() and len(ms) < 16 else None  # noqa: PLR2004 - digits of a date
 
 
+def _on_schedules(
+    namespace: Namespace, script: str, args: tuple[bytes, ...], parse: Callable[[Any], T]
+) -> Operation[T]:
+    """Return an operation on all schedules, of the class ALWAYS."""
+    keys = namespace.schedules, namespace.due_schedules
+    return Operation(load(script), keys, args, parse, RetryClass.ALWAYS)
+
+
 def read_schedules(
     namespace: Namespace, names: Sequence[str] = ()
 ) -> Operation[tuple[int, list[ScheduleRecord]]]:
@@ -139,13 +149,7 @@ def read_schedules(
                 found.append(ScheduleRecord(decode_name(name or b""), attempt, *values))
         return int(reply[0] or 0), found
 
-    return Operation(
-        load("read_schedules"),
-        (namespace.schedules, namespace.due_schedules),
-        tuple(map(encode_name, names)),
-        parse,
-        RetryClass.ALWAYS,
-    )
+    return _on_schedules(namespace, "read_schedules", tuple(map(encode_name, names)), parse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +180,7 @@ def read_due_schedules(
             found.append(DueSchedule(decode_name(name), *fields))
         return int(reply[0] or 0), float(reply[1] or math.inf), found
 
-    return Operation(
-        load("read_due_schedules"),
-        (namespace.schedules, namespace.due_schedules),
-        (digits(limit),),
-        parse,
-        RetryClass.ALWAYS,
-    )
+    return _on_schedules(namespace, "read_due_schedules", (digits(limit),), parse)
 
 
 def put_schedule(
@@ -201,9 +199,9 @@ def put_schedule(
 
     After an ambiguous failure, 0 may mean that the first attempt has stored it: the caller reads.
     """
-    return Operation(
-        load("put_schedule"),
-        (namespace.schedules, namespace.due_schedules),
+    return _on_schedules(
+        namespace,
+        "put_schedule",
         (
             encode_name(name),
             expected,
@@ -215,7 +213,6 @@ def put_schedule(
             last,
         ),
         int,
-        RetryClass.ALWAYS,
     )
 
 
@@ -235,12 +232,11 @@ def pause_schedule(
     namespace: Namespace, name: str, definition: bytes = b"", tick_ms: int = 0, attempt_ms: int = 0
 ) -> Operation[int]:
     """Pause a schedule, or resume it if its definition is passed; see the script for the result."""
-    return Operation(
-        load("pause_schedule"),
-        (namespace.schedules, namespace.due_schedules),
+    return _on_schedules(
+        namespace,
+        "pause_schedule",
         (encode_name(check_schedule_name(name)), definition, digits(tick_ms), digits(attempt_ms)),
         int,
-        RetryClass.ALWAYS,
     )
 
 
@@ -305,9 +301,9 @@ def postpone_schedule(namespace: Namespace, due: DueSchedule, reason: str) -> Op
     count = int(failures[1]) + 1 if len(failures) > 1 and failures[1].isdigit() else 1
     seconds = exponential_seconds(count, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
     text = " ".join(reason.split())[:_MAX_FAILURE_CHARACTERS]
-    return Operation(
-        load("postpone_schedule"),
-        (namespace.schedules, namespace.due_schedules),
+    return _on_schedules(
+        namespace,
+        "postpone_schedule",
         (
             encode_name(due.name),
             due.definition,
@@ -316,7 +312,6 @@ def postpone_schedule(namespace: Namespace, due: DueSchedule, reason: str) -> Op
             f"{count} {text}".encode(errors="replace"),
         ),
         bool,
-        RetryClass.ALWAYS,
     )
 
 

@@ -13,7 +13,7 @@ from rsmq.errors.misuse import NamesElsewhere, explain_options
 from rsmq.tasks.arguments import TaskArguments
 from rsmq.tasks.body import NextTask, ResultOfNodes, read_next
 from rsmq.tasks.converters import WrongArgument
-from rsmq.tasks.current_flow import context_of_task
+from rsmq.tasks.current_flow import CurrentFlow, context_of_task
 from rsmq.tasks.follow import Follow
 from rsmq.tasks.other_names import OF_SEND_OPTIONS, OF_TASKS
 from rsmq.tasks.signature import (
@@ -256,24 +256,12 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
         async def handle_async(body: dict[str, Any]) -> Any:
             arguments, following = self._read(body, follow)
             with context_of_task(body, self.sender) as flow:
-                result = await function(**arguments)
-                stored = self._encode_result(result)
-                if following is not None:
-                    follow.note_next(following, stored if following.map_id else result)
-                elif flow is not None and flow.nodes:
-                    follow.note_added(flow)
-            return stored
+                return self._note(await function(**arguments), follow, following, flow)
 
         def handle(body: dict[str, Any]) -> Any:
             arguments, following = self._read(body, follow)
             with context_of_task(body, self.sender) as flow:
-                result = function(**arguments)
-                stored = self._encode_result(result)
-                if following is not None:
-                    follow.note_next(following, stored if following.map_id else result)
-                elif flow is not None and flow.nodes:
-                    follow.note_added(flow)
-            return stored
+                return self._note(function(**arguments), follow, following, flow)
 
         handler: Callable[..., Any] = handle_async if self.is_async else handle
         handler.__qualname__ = self.name  # for errors and logs
@@ -296,6 +284,17 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
         except (WrongArgument, ValueError, InvalidFormat, MissingParameter) as error:
             raise DeadLetter(f"task {self.name}: {error}") from None
         return arguments, following
+
+    def _note(
+        self, result: Any, follow: Follow, following: NextTask | None, flow: CurrentFlow | None
+    ) -> Any:
+        """Note what follows a call that has returned; return the result as it is stored."""
+        stored = self._encode_result(result)
+        if following is not None:
+            follow.note_next(following, stored if following.map_id else result)
+        elif flow is not None and flow.nodes:
+            follow.note_added(flow)
+        return stored
 
     def _encode_result(self, result: Any) -> Any:
         """

@@ -95,6 +95,20 @@ def _once(call: Signature[Any], map_id: str, part: object) -> Signature[Any]:
     return replace(call, options=replace(call.options, send=send))
 
 
+def _facts_of_job(
+    signature: Signature[Any],
+    ended: JobStatus[Any] | None,
+    make: Callable[[Signature[Any], str], Any],
+) -> dict[str, Any]:
+    """Return the arguments of a handle by keyword; ``make`` makes that of the call that follows."""
+    task, then = signature.declared, signature.options.then
+    follow = None if then is None else lambda place: make(then, place.id)
+    return {
+        "decode": task.decode_result, "is_tracked": task.is_tracked, "ended": ended,
+        "follow": follow,
+    }  # fmt: skip
+
+
 class Tasks(NamesElsewhere):
     """
     Functions that messages call, declared once for the programs that send and the workers.
@@ -503,31 +517,15 @@ class Tasks(NamesElsewhere):
         self, signature: Signature[T], id: str, ended: JobStatus[T] | None = None
     ) -> JobHandle[T]:
         """Return the handle on a message that was sent, or on a call that has ended."""
-        task, then = signature.declared, signature.options.then
-        return JobHandle(
-            self.client,
-            signature.queue,
-            id,
-            decode=task.decode_result,
-            is_tracked=task.is_tracked,
-            ended=ended,
-            follow=None if then is None else lambda place: self._make_job(then, place.id),
-        )
+        facts = _facts_of_job(signature, ended, self._make_job)
+        return JobHandle(self.client, signature.queue, id, **facts)
 
     def _make_async_job(
         self, signature: Signature[T], id: str, ended: JobStatus[T] | None = None
     ) -> AsyncJobHandle[T]:
         """Return the same for asyncio."""
-        task, then = signature.declared, signature.options.then
-        return AsyncJobHandle(
-            self.client if ended else self.aio,
-            signature.queue,
-            id,
-            decode=task.decode_result,
-            is_tracked=task.is_tracked,
-            ended=ended,
-            follow=None if then is None else lambda place: self._make_async_job(then, place.id),
-        )
+        facts = _facts_of_job(signature, ended, self._make_async_job)
+        return AsyncJobHandle(self.client if ended else self.aio, signature.queue, id, **facts)
 
     def map(
         self,

@@ -339,10 +339,8 @@ class Configuration(Generic[B_co]):
         def register(function: Function) -> Function:
             handlers = Handlers(process=options.get("process", False))
             handlers.add("", function)
-            self.add_listener(
-                make_listener(queue, handlers, codec=codec, batch=batch, **options),
-                options.get("levels"),
-            )
+            made = make_listener(queue, handlers, codec=codec, batch=batch, **options)
+            self.add_listener(made, options.get("levels"))
             return function
 
         return register
@@ -414,10 +412,8 @@ class Configuration(Generic[B_co]):
         self._check_queue(queue)
         check_option_names(self.router, options, ListenerOptions)
         handlers = Handlers(by, process=options.get("process", False))
-        self.add_listener(
-            make_listener(queue, handlers, codec=codec, unroutable=unroutable, **options),
-            options.get("levels"),
-        )
+        made = make_listener(queue, handlers, codec=codec, unroutable=unroutable, **options)
+        self.add_listener(made, options.get("levels"))
         return Router(handlers)
 
     @overload
