@@ -98,12 +98,13 @@ class RSMQError(Exception):
         value: object = None,
         hint: str | None = None,
         summary: str | None = None,
+        about: str = "",  # follows the text in the summary
     ) -> None:
         super().__init__(text)
         self.text = text
         self.value = value
         self.hint = hint
-        self.summary: str = summary or text
+        self.summary: str = summary or (f"{text}: {about}" if about else text)
 
     def __str__(self) -> str:
         return self.in_words(PYTHON)
@@ -310,12 +311,11 @@ class QueueNotFound(RSMQError):
     code = "queueNotFound"
 
     def __init__(self, qname: str, ns: str | None = None) -> None:
-        text = "Queue not found"
         super().__init__(
-            text,
+            "Queue not found",
             value=qname,
             hint=Hint("Create it with ", Method("create_queue", queue=qname)),
-            summary=f"{text}: {_show_queue(qname, ns)}",
+            about=_show_queue(qname, ns),
         )
 
 
@@ -325,17 +325,20 @@ class QueueExists(RSMQError):
     code = "queueExists"
 
     def __init__(self, qname: str, ns: str | None = None) -> None:
-        text = "Queue exists"
         super().__init__(
-            text,
+            "Queue exists",
             value=qname,
             hint="Pass exist_ok=True to use it as it is, or change it with set_queue_attributes.",
-            summary=f"{text}: {_show_queue(qname, ns)}",
+            about=_show_queue(qname, ns),
         )
 
 
 def _show_queue(qname: str, ns: str | None) -> str:
     return show(qname) if ns is None else f"{show(qname)} (namespace {show(ns)})"
+
+
+def _show_job(queue: str, id: str) -> str:
+    return f"{show(id)} of queue {show(queue)}"
 
 
 class BodyNotDecodable(RSMQError):
@@ -525,7 +528,7 @@ class SubscriberExists(RSMQError):
         else:
             text = "The subscriber exists, with other settings or as one that is being removed"
             hint = Hint("Pass ", Passed("replace", True), " to change it.")
-        super().__init__(text, value=own_queue, hint=hint, summary=f"{text}: {show(own_queue)}")
+        super().__init__(text, value=own_queue, hint=hint, about=show(own_queue))
 
 
 class NotReplicated(RSMQError):
@@ -753,8 +756,7 @@ class JobCancelled(RSMQError):
     code = "jobCancelled"
 
     def __init__(self, queue: str, id: str) -> None:
-        text = "The job was cancelled"
-        super().__init__(text, value=id, summary=f"{text}: {show(id)} of queue {show(queue)}")
+        super().__init__("The job was cancelled", value=id, about=_show_job(queue, id))
 
 
 class JobExpired(RSMQError):
@@ -763,13 +765,12 @@ class JobExpired(RSMQError):
     code = "jobExpired"
 
     def __init__(self, queue: str, id: str) -> None:
-        text = "The message of the job is gone, and its outcome is not known"
         super().__init__(
-            text,
+            "The message of the job is gone, and its outcome is not known",
             value=id,
             hint="It has reached its expires, a client that keeps no records has deleted, popped "
             "or moved it, or the queue was purged. All workers of the queue need track=True.",
-            summary=f"{text}: {show(id)} of queue {show(queue)}",
+            about=_show_job(queue, id),
         )
 
 
@@ -790,7 +791,7 @@ class JobNotFound(RSMQError):
             text,
             value=id,
             hint=hint if has_queue else f"There is no queue {show(queue)}: check its name.",
-            summary=f"{text}: {show(id)} of queue {show(queue)}",
+            about=_show_job(queue, id),
         )
 
 
@@ -820,12 +821,7 @@ class JobNotEnded(RSMQError, TimeoutError):
         if state in {"waiting", "retrying"}:
             hint += " It waits for a worker: rsmq workers lists those that run."
         shown = f", {state}, attempt {attempt}" if state else ""
-        super().__init__(
-            text,
-            value=id,
-            hint=hint,
-            summary=f"{text}: {show(id)} of queue {show(queue)}{shown}",
-        )
+        super().__init__(text, value=id, hint=hint, about=_show_job(queue, id) + shown)
 
 
 class JobNotTracked(RSMQError):
@@ -834,12 +830,11 @@ class JobNotTracked(RSMQError):
     code = "jobNotTracked"
 
     def __init__(self, queue: str, id: str, effect: str = "its result is not stored") -> None:
-        text = f"The task of the job is not tracked, so {effect}"
         super().__init__(
-            text,
+            f"The task of the job is not tracked, so {effect}",
             value=id,
             hint=f"Declare it with track=True: @tasks.task(queue={show(queue)}, track=True).",
-            summary=f"{text}: {show(id)} of queue {show(queue)}",
+            about=_show_job(queue, id),
         )
 
 
@@ -849,12 +844,11 @@ class NotTracked(RSMQError):
     code = "notTracked"
 
     def __init__(self, queue: str, id: str) -> None:
-        text = "The message is not tracked, so its progress can't be stored"
         super().__init__(
-            text,
+            "The message is not tracked, so its progress can't be stored",
             value=id,
             hint="Set track=True of its listener or task.",
-            summary=f"{text}: {show(id)} of queue {show(queue)}",
+            about=_show_job(queue, id),
         )
 
 
@@ -880,8 +874,7 @@ class FlowCancelled(RSMQError):
     code = "flowCancelled"
 
     def __init__(self, id: str) -> None:
-        text = "The flow was cancelled"
-        super().__init__(text, value=id, summary=f"{text}: {show(id)}")
+        super().__init__("The flow was cancelled", value=id, about=show(id))
 
 
 class FlowNotFound(RSMQError):
@@ -890,12 +883,11 @@ class FlowNotFound(RSMQError):
     code = "flowNotFound"
 
     def __init__(self, id: str) -> None:
-        text = "There is no such flow"
         super().__init__(
-            text,
+            "There is no such flow",
             value=id,
             hint="A flow lives for its result_ttl after its end, one day by default.",
-            summary=f"{text}: {show(id)}",
+            about=show(id),
         )
 
 
@@ -905,10 +897,9 @@ class FlowNotEnded(RSMQError, TimeoutError):
     code = "flowNotEnded"
 
     def __init__(self, id: str, seconds: float, done: int, total: int) -> None:
-        text = f"The flow has not ended within {seconds:g} s"
         super().__init__(
-            text,
+            f"The flow has not ended within {seconds:g} s",
             value=id,
             hint="It continues: wait again, or look at its status().",
-            summary=f"{text}: {show(id)}, {done} of {total} nodes have ended",
+            about=f"{show(id)}, {done} of {total} nodes have ended",
         )

@@ -342,6 +342,11 @@ def _pad(cell: str, width: int, align_right: bool) -> str:  # noqa: FBT001 - map
     return cell.rjust(width) if align_right else cell.ljust(width)
 
 
+def format_facts(facts: Mapping[str, Any]) -> list[str]:
+    """Return facts of one thing as lines, each after its name; those that are None are left out."""
+    return [f"{name:<9} {value}" for name, value in facts.items() if value is not None]
+
+
 def format_cell(value: Any) -> str:
     """Return a value as the text of a table cell."""
     if value is None:

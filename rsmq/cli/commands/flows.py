@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,14 +14,20 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, options
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import format_items, format_text, format_time, to_json_value, truncate
+from rsmq.cli.app.output import (
+    format_facts,
+    format_items,
+    format_text,
+    format_time,
+    to_json_value,
+    truncate,
+)
 from rsmq.errors import FlowCancelled, FlowFailed, FlowNotEnded, FlowNotFound
 from rsmq.jobs.flows.operations import MAX_LISTED
 from rsmq.jobs.flows.status import FlowState
 
 if TYPE_CHECKING:
     from rsmq.jobs.flows.status import FlowStatus, NodeStatus
-    from rsmq.jobs.flows.threads import FlowHandle
 
 _COLUMNS: dict[str, str | Callable[[Any], Any]] = {
     "node": "number",
@@ -64,7 +71,9 @@ def flow(call: Call, id: str, *, wait: float, cancel: bool) -> Exit | None:
         try:
             if cancel:
                 handle.cancel()
-            has_ended = not wait or _wait(handle, wait)
+            if wait:
+                with suppress(FlowNotEnded, FlowFailed, FlowCancelled):
+                    handle.result(wait)
             status, nodes = handle.status(), handle.nodes()
         except FlowNotFound as error:
             call.out.note(str(error))
@@ -73,7 +82,7 @@ def flow(call: Call, id: str, *, wait: float, cancel: bool) -> Exit | None:
     width = call.out.width
     shown = [*_describe(status), "", *(truncate(each, width, keep=32) for each in lines)]
     call.out.result({**_to_json(status), "nodes": list(map(_show_node, nodes))}, shown)
-    return None if has_ended else Exit.NOT_ALL
+    return Exit.NOT_ALL if wait and not status.is_ended else None
 
 
 @command("flows", "rsmq flows", "rsmq flows --state running -n 20 --json")
@@ -97,17 +106,6 @@ def flows(call: Call, state: str | None, count: int) -> None:
     call.out.table(found, _COLUMNS_OF_LIST, show=_to_json, keep=32)
 
 
-def _wait(handle: FlowHandle, seconds: float) -> bool:
-    """Wait until a flow has ended. Return whether it has."""
-    try:
-        handle.result(seconds)
-    except FlowNotEnded:
-        return False
-    except (FlowFailed, FlowCancelled):
-        pass
-    return True
-
-
 def _to_json(status: FlowStatus) -> dict[str, Any]:
     document: dict[str, Any] = to_json_value(status)
     del document["is_list"], document["nodes"]
@@ -122,10 +120,10 @@ def _show_node(node: NodeStatus) -> dict[str, Any]:
 
 def _describe(status: FlowStatus) -> list[str]:
     counts = ", ".join(f"{number} {name}" for name, number in status.counts.items() if number)
-    values = {
+    facts = {
         "state": status.state,
         "nodes": f"{status.done} of {status.total} have ended: {counts}",
         "sent": format_time(status.sent_at),
         "ended": status.ended_at and format_time(status.ended_at),
     }
-    return [f"{name:<9} {value}" for name, value in values.items() if value is not None]
+    return format_facts(facts)

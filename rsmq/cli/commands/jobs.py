@@ -5,6 +5,7 @@ The commands job, jobs and cancel.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,12 +13,11 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, options
 from rsmq.cli.app.errors import Exit
-from rsmq.cli.app.output import format_text, format_time, to_json_value
+from rsmq.cli.app.output import format_facts, format_text, format_time, to_json_value
 from rsmq.errors import JobNotEnded, JobNotFound
 from rsmq.jobs.status import JobState
 
 if TYPE_CHECKING:
-    from rsmq._sync.client import RSMQ
     from rsmq.jobs.status import JobStatus, ReportedProgress
     from rsmq.jobs.threads import JobHandle
 
@@ -45,18 +45,18 @@ def job(call: Call, queue: str, id: str, wait: float) -> Exit | None:
     UTC. The exit code is 1 if there is neither such a message nor a record of it, or if it has not
     ended within --wait.
     """
-    code = None
     with call.open() as rsmq:
         handle = rsmq.job(queue, id)
         try:
             if wait:
-                code = _wait(rsmq, handle, wait)
+                with suppress(JobNotEnded):
+                    rsmq.wait_for_jobs([handle], wait)
             status = handle.status()
         except JobNotFound as error:
             call.out.note(str(error))
             return Exit.NOT_ALL
     call.out.result(_to_json(status), _describe(status))
-    return code
+    return Exit.NOT_ALL if wait and not status.is_ended else None
 
 
 @command("jobs QUEUE", "rsmq jobs reports", "rsmq jobs reports --state failed -n 20 --json")
@@ -113,14 +113,6 @@ def _cancel(handle: JobHandle[Any]) -> str | None:
         return None
 
 
-def _wait(rsmq: RSMQ[Any], handle: JobHandle[Any], seconds: float) -> Exit | None:
-    try:
-        rsmq.wait_for_jobs([handle], seconds)
-    except JobNotEnded:
-        return Exit.NOT_ALL
-    return None
-
-
 def _to_json(status: JobStatus[Any]) -> dict[str, Any]:
     document: dict[str, Any] = to_json_value(status)
     del document["decode"]
@@ -130,7 +122,7 @@ def _to_json(status: JobStatus[Any]) -> dict[str, Any]:
 
 
 def _describe(status: JobStatus[Any]) -> list[str]:
-    values = {
+    facts = {
         "state": f"{status.state}, to be cancelled" if status.is_cancelling else status.state,
         "attempt": status.attempt,
         "worker": None if status.worker is None else format_text(status.worker),
@@ -142,7 +134,7 @@ def _describe(status: JobStatus[Any]) -> list[str]:
         and f"{status.following.id} in queue {format_text(status.following.queue)}",
         "result": None if status.raw_result is None else _show_json(status.raw_result.decode()),
     }
-    return [f"{name:<9} {value}" for name, value in values.items() if value is not None]
+    return format_facts(facts)
 
 
 def _show_progress(progress: ReportedProgress) -> str:

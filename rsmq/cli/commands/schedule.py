@@ -13,7 +13,7 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import Group, options
 from rsmq.cli.app.errors import Exit
-from rsmq.cli.app.output import format_body, format_text, format_time, to_json_value
+from rsmq.cli.app.output import format_body, format_facts, format_text, format_time, to_json_value
 from rsmq.cli.app.send_options import drop_unset, send_options
 from rsmq.cli.commands.calls import one_call
 from rsmq.codecs.body_fields import body_fields
@@ -135,23 +135,18 @@ def _state(found: StoredSchedule) -> str:
 
 
 def _describe(found: StoredSchedule, upcoming: Sequence[str | None]) -> list[str]:
-    lines = [f"name      {format_text(found.name)}", f"state     {_state(found)}"]
+    facts: dict[str, Any] = {"name": format_text(found.name), "state": _state(found)}
     if found.definition is not None:
         of = found.definition
-        lines += [
-            f"when      {_when(found)}",
-            f"queue     {format_text(of.queue)}",
-            f"body      {format_body(of.body)}",
-            f"missed    {of.missed}",
-            f"jitter    {of.jitter:g} s",
-            f"version   {of.version}, by {of.source}",
-        ]
-        lines += [
-            f"{name.replace('_', '-'):9} {_show_option(name, value)}"
-            for name, value in of.options.items()
-        ]
-    lines.append(f"last      {format_time(found.last_tick_at)}")
-    return lines + [f"next      {each}" for each in upcoming]
+        facts |= {
+            "when": _when(found), "queue": format_text(of.queue), "body": format_body(of.body),
+            "missed": of.missed, "jitter": f"{of.jitter:g} s",
+            "version": f"{of.version}, by {of.source}",
+        }  # fmt: skip
+        shown = {name: _show_option(name, value) for name, value in of.options.items()}
+        facts |= {name.replace("_", "-"): text for name, text in shown.items()}
+    facts["last"] = format_time(found.last_tick_at)
+    return format_facts(facts) + [f"next      {each}" for each in upcoming]
 
 
 def _show_option(name: str, value: Any) -> str:
