@@ -31,7 +31,7 @@ from rsmq.codecs import BodyStore
 from rsmq.codecs.stored import DEFAULT_GRACE_SECONDS, check_grace
 from rsmq.errors import NotPossible, show
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, on_keys
 from rsmq.operations.plain import parse_fields, parse_time_us, plain_command
 from rsmq.operations.scripts import loader_of
 from rsmq.trash.deletion import UNDO_MS, DeletionState
@@ -193,12 +193,11 @@ def _claim(queues: RSMQ[Any], due: dict[str, bytes], grace_ms: int) -> dict[str,
     claimed: dict[str, bytes] = {}
     for names in _in_batches(due):
         found = queues.run(
-            Operation(
+            on_keys(
                 load("claim_unused_bodies"),
                 (queues.namespace.unused_bodies,),
                 (digits(grace_ms), *map(encode_name, names)),
                 list,
-                RetryClass.ALWAYS,
             )
         )
         claimed |= {name: due[name] for name in map(decode_name, found)}
@@ -229,10 +228,9 @@ def _in_batches(names: Iterable[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _note_unused(namespace: Namespace, keep_ms: int, names: Iterable[str]) -> Operation[list[int]]:
-    return Operation(
+    return on_keys(
         load("note_unused_bodies"),
         (namespace.unused_bodies,),
         (digits(keep_ms), *map(encode_name, names)),
         list,
-        RetryClass.ALWAYS,
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from rsmq._sync.client import RSMQ
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, on_keys
 from rsmq.operations.scripts import loader_of
 from rsmq.operations.walk import scan_keys
 from rsmq.wire.keys import is_body
@@ -42,10 +42,6 @@ def read_parameters(queues: RSMQ[Any], key: bytes, step: bytes) -> Iterator[str]
 
 
 def _find_step_parameters(key: bytes, cursor: bytes, step: bytes) -> Operation[Any]:
-    return Operation(
-        load("find_step_parameters"),
-        (key,),
-        (cursor, digits(_STEP_VALUES), step),
-        tuple,
-        RetryClass.ALWAYS,
+    return on_keys(
+        load("find_step_parameters"), (key,), (cursor, digits(_STEP_VALUES), step), tuple
     )

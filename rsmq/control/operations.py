@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, on_keys
 from rsmq.operations.plain import plain_command
 from rsmq.operations.scripts import loader_of
 from rsmq.wire.keys import Namespace
@@ -21,7 +21,7 @@ load = loader_of("control")
 
 def list_workers(namespace: Namespace) -> Operation[tuple[int, dict[str, bytes]]]:
     """Return the server's time in ms, and the stored entry of each worker by its name."""
-    return Operation(
+    return on_keys(
         load("list_workers"),
         (namespace.workers,),
         (),
@@ -32,7 +32,6 @@ def list_workers(namespace: Namespace) -> Operation[tuple[int, dict[str, bytes]]
                 for name, stored in zip(reply[1][::2], reply[1][1::2], strict=True)
             },
         ),
-        RetryClass.ALWAYS,
     )
 
 
@@ -69,12 +68,11 @@ def order_worker(
         MissingParameter, InvalidFormat: the name is invalid.
     """
     lifetime = b"" if seconds is None else digits(round(seconds * 1000))
-    return Operation(
+    return on_keys(
         load("order_worker"),
         (namespace.workers, namespace.held(name)),
         (name.encode(), order.encode(), value.encode(), lifetime),
         bool,
-        RetryClass.ALWAYS,
     )
 
 

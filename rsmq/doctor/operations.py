@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass, on_queue
+from rsmq.operations.operation import Operation, RetryClass, on_keys, on_queue
 from rsmq.operations.scripts import loader_of
 from rsmq.vocabulary.stored import ALL_QUEUE_FIELDS
 from rsmq.wire.fields import DIVIDED
@@ -124,7 +124,7 @@ def examine_index(key: bytes) -> Operation[IndexFacts]:
         text = None if info is None else info.decode("utf-8", "replace")
         return IndexFacts(int(now), kind.decode(), ttl, name_count, text)
 
-    return Operation(load("examine_index"), (key,), (), parse, RetryClass.ALWAYS)
+    return on_keys(load("examine_index"), (key,), (), parse)
 
 
 def examine_queue(namespace: Namespace, qname: str) -> Operation[QueueFacts]:
@@ -402,12 +402,11 @@ def remove_empty_name(namespace: Namespace) -> Operation[int]:
         1 if anything changed, else 0.
     """
     defaults = DEFAULT_VT, DEFAULT_DELAY, DEFAULT_MAXSIZE
-    return Operation(
+    return on_keys(
         load("repair_listing"),
         (*namespace.nameless_queue, namespace.queues),
         (b"", b"0", *map(digits, defaults)),
         int,
-        RetryClass.ALWAYS,
     )
 
 

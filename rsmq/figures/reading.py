@@ -17,7 +17,7 @@ from rsmq.errors import InvalidFormat, MissingParameter
 from rsmq.figures.facts import NEW_SECONDS, RECEIPTS, QueueFact, T
 from rsmq.figures.operations import load
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.operation import Operation, Steps, on_keys
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import encode_name
@@ -87,7 +87,7 @@ def read_queues(
                 found[keys.name] = ReadFacts(now_ms, values)
         return found
 
-    return Operation(
+    return on_keys(
         load("read_queues"),
         tuple(
             key
@@ -104,7 +104,6 @@ def read_queues(
             *words,
         ),
         parse,
-        RetryClass.ALWAYS,
     )
 
 

@@ -20,7 +20,7 @@ from rsmq.history.call_records import (
 )
 from rsmq.history.operations import load, parse_created
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.operation import Operation, RetryClass, Steps, on_keys
 from rsmq.operations.queues import list_queues_in_steps
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import decode_name, encode_name
@@ -95,7 +95,7 @@ def _read_calls(
                 found[keys.name, decode_name(name)] = stored
         return minute, found
 
-    return Operation(
+    return on_keys(
         load("read_calls"),
         tuple(
             key
@@ -104,7 +104,6 @@ def _read_calls(
         ),
         (chosen.prefix.encode(), digits(chosen.steps)) if chosen else (b"", b"0"),
         parse,
-        RetryClass.ALWAYS,
     )
 
 

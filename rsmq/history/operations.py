@@ -13,7 +13,7 @@ from typing import Any
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound, RSMQError, show
 from rsmq.history.records import History, created_of, make_history, parse_records
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, RetryClass, on_keys
 from rsmq.operations.plain import encode_command, parse_fields, plain_commands
 from rsmq.operations.scripts import loader_of
 from rsmq.wire.keys import Namespace, QueueKeys
@@ -83,7 +83,7 @@ def record_minute(
     for name in qnames:
         with suppress(RSMQError):
             queues.append(namespace.queue(name))
-    return Operation(
+    return on_keys(
         load("record_minute"),
         (
             namespace.history,
@@ -91,7 +91,6 @@ def record_minute(
         ),
         (digits(minute), digits(max_bytes), digits(int(is_last))),
         int,
-        RetryClass.ALWAYS,
     )
 
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 from rsmq.errors import NotPossible
 from rsmq.model import Message
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass, on_queue
+from rsmq.operations.operation import Operation, RetryClass, on_keys, on_queue
 from rsmq.operations.restore import RestoredMessage
 from rsmq.operations.scripts import Script, loader_of
 from rsmq.vocabulary.stored import MESSAGE_RECORDS
@@ -309,12 +309,8 @@ def replace_lock(key: bytes, holder: bytes | None, run: bytes, lifetime: float) 
         run: the new holder.
         lifetime: seconds until the lock ends by itself.
     """
-    return Operation(
-        load("replace_lock"),
-        (key,),
-        (holder or b"", run, digits(round(lifetime * 1000))),
-        bool,
-        RetryClass.ALWAYS,
+    return on_keys(
+        load("replace_lock"), (key,), (holder or b"", run, digits(round(lifetime * 1000))), bool
     )
 
 
@@ -387,13 +383,7 @@ def forget_set_aside(aside_key: bytes, ids: Sequence[str]) -> Operation[int]:
     Args:
         aside_key: the key of the hash of messages set aside.
     """
-    return Operation(
-        load("forget_set_aside"),
-        (aside_key,),
-        tuple(id.encode() for id in ids),
-        int,
-        RetryClass.ALWAYS,
-    )
+    return on_keys(load("forget_set_aside"), (aside_key,), tuple(id.encode() for id in ids), int)
 
 
 def parse_set_aside(id: bytes, value: bytes) -> IncomingMessage:

@@ -85,6 +85,13 @@ class Operation(Generic[T]):
     reply_timeout: float | None = None
 
 
+def on_keys(
+    script: Script, keys: tuple[bytes, ...], args: tuple[bytes, ...], parse: Callable[[Any], T]
+) -> Operation[T]:
+    """Return an operation of the class ALWAYS, whose errors name no queue."""
+    return Operation(script, keys, args, parse, RetryClass.ALWAYS)
+
+
 def on_queue(
     queue: QueueKeys,
     script: Script,

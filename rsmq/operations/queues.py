@@ -9,7 +9,7 @@ from typing import Any
 
 from rsmq.errors import NoAttributeSupplied, QueueExists, QueueNotFound
 from rsmq.model import QueueAttributes
-from rsmq.operations.operation import Operation, RetryClass, Steps, on_queue
+from rsmq.operations.operation import Operation, RetryClass, Steps, on_keys, on_queue
 from rsmq.operations.plain import plain_command
 from rsmq.operations.replies import parse_attributes
 from rsmq.operations.scripts import load
@@ -95,12 +95,8 @@ def delete_queue(namespace: Namespace, qname: str) -> Operation[None]:
 
 def list_queues(namespace: Namespace) -> Operation[list[str]]:
     """Return the names of all listed queues, sorted."""
-    return Operation(
-        load("list_queues"),
-        (namespace.queues,),
-        (),
-        lambda reply: sorted(map(decode_name, reply)),
-        RetryClass.ALWAYS,
+    return on_keys(
+        load("list_queues"), (namespace.queues,), (), lambda reply: sorted(map(decode_name, reply))
     )
 
 
@@ -128,12 +124,8 @@ def _list_step(namespace: Namespace, cursor: bytes) -> Operation[tuple[bytes, li
     """Return a step that lists names from a cursor on; its result has the next one, or 0."""
     words = "SSCAN", namespace.queues, cursor, "COUNT", _NAMES_PER_STEP
     step = plain_command(*words, parse=lambda reply: (bytes(reply[0]), list(reply[1])))
-    step.fallback = Operation(
-        load("list_queues"),
-        (namespace.queues,),
-        (),
-        lambda reply: (b"0", reply),
-        RetryClass.ALWAYS,
+    step.fallback = on_keys(
+        load("list_queues"), (namespace.queues,), (), lambda reply: (b"0", reply)
     )
     return step
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, RetryClass, on_keys
 from rsmq.operations.scripts import load
 from rsmq.wire.keys import Namespace, QueueKeys, escape_pattern
 from rsmq.wire.names import encode_name
@@ -41,10 +41,9 @@ def parse_next_position(reply: list[Any]) -> Position | None:
 
 def scan_keys(namespace: Namespace, cursor: bytes) -> Operation[tuple[bytes, list[bytes]]]:
     """Run one step of SCAN for a namespace: the next cursor (b'0' at the end), and keys."""
-    return Operation(
+    return on_keys(
         load("scan_keys"),
         (namespace.queues,),
         (cursor, escape_pattern(encode_name(namespace.name)) + b":*"),
         lambda reply: (reply[0], reply[1]),
-        RetryClass.ALWAYS,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass, on_queue
+from rsmq.operations.operation import Operation, RetryClass, on_keys, on_queue
 from rsmq.operations.scripts import loader_of
 from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import MAX_BATCH_BYTES
@@ -103,7 +103,7 @@ def list_subscribers(namespace: Namespace, version: bytes) -> Operation[dict[str
     Returns:
         The record; None if the stored one still has this version.
     """
-    return Operation(
+    return on_keys(
         load("list_subscribers"),
         (namespace.subscribers,),
         (version,),
@@ -115,7 +115,6 @@ def list_subscribers(namespace: Namespace, version: bytes) -> Operation[dict[str
                 for field, record in zip(reply[::2], reply[1::2], strict=True)
             }
         ),
-        RetryClass.ALWAYS,
     )
 
 

@@ -19,7 +19,7 @@ from rsmq.errors.hints import Hint, Method
 from rsmq.jobs.flows.operations import DUE_PREFIX, check_flow
 from rsmq.operations.arguments import digits
 from rsmq.operations.messages import send_message
-from rsmq.operations.operation import Operation, RetryClass, Steps, on_queue
+from rsmq.operations.operation import Operation, RetryClass, Steps, on_keys, on_queue
 from rsmq.operations.scripts import loader_of
 from rsmq.operations.sending import set_counted_size
 from rsmq.schedules.definition import (
@@ -123,7 +123,7 @@ def _on_schedules(
 ) -> Operation[T]:
     """Return an operation on all schedules, of the class ALWAYS."""
     keys = namespace.schedules, namespace.due_schedules
-    return Operation(load(script), keys, args, parse, RetryClass.ALWAYS)
+    return on_keys(load(script), keys, args, parse)
 
 
 def read_schedules(

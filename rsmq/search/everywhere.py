@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, on_keys
 from rsmq.search.operations import load
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import decode_name, encode_name
@@ -49,7 +49,7 @@ def find_in_queues(queues: Sequence[QueueKeys], name: str) -> Operation[list[Fou
             each.rates, each.job(name),
         )
     ]  # fmt: skip
-    return Operation(
+    return on_keys(
         load("find_in_queues"),
         tuple(keys),
         (encode_name(name), encode_name(name.lower())),
@@ -58,5 +58,4 @@ def find_in_queues(queues: Sequence[QueueKeys], name: str) -> Operation[list[Fou
             for queue, of_queue in zip(queues, reply, strict=True)
             for kind, found in zip(of_queue[::2], of_queue[1::2], strict=True)
         ],
-        RetryClass.ALWAYS,
     )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass, Steps, on_queue
+from rsmq.operations.operation import Operation, RetryClass, Steps, on_keys, on_queue
 from rsmq.operations.scripts import loader_of
 from rsmq.trash.deletion import Deletion, DeletionKind, Restored, decode_deletion, encode_facts
 from rsmq.wire.ids import check_id
@@ -141,12 +141,12 @@ def read_trash(namespace: Namespace) -> Operation[tuple[str, list[Deletion]]]:
         found.sort(key=lambda each: (-each.deleted_ms, each.id))
         return reply[1].decode(), found
 
-    return Operation(load("read_trash"), (namespace.trash,), (), parse, RetryClass.ALWAYS)
+    return on_keys(load("read_trash"), (namespace.trash,), (), parse)
 
 
 def empty_trash(namespace: Namespace) -> Operation[int]:
     """Remove what can't be undone any more; the result is the number of deletions left."""
-    return Operation(load("empty_trash"), (namespace.trash,), (), int, RetryClass.ALWAYS)
+    return on_keys(load("empty_trash"), (namespace.trash,), (), int)
 
 
 def undo(namespace: Namespace, deletion: Deletion) -> Steps[Restored]:

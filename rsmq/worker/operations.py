@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from rsmq.errors import InvalidFormat
 from rsmq.operations.arguments import digits, encode_sent_ms
-from rsmq.operations.operation import Operation, RetryClass, Steps, on_queue
+from rsmq.operations.operation import Operation, RetryClass, Steps, on_keys, on_queue
 from rsmq.operations.scripts import loader_of
 from rsmq.wire.ids import make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
@@ -629,7 +629,7 @@ def register_worker(
         ttl: seconds for which it counts as alive without a heartbeat.
         dead: the token of a worker that is known to have died: its name is free. '' is none.
     """
-    return Operation(
+    return on_keys(
         load("register_worker"),
         (worker.namespace.workers, worker.in_flight_key),
         (
@@ -646,7 +646,6 @@ def register_worker(
                 reply[0], reply[1].decode(), reply[2].decode(), *map(int, reply[3:])
             )
         ),
-        RetryClass.ALWAYS,
     )
 
 
@@ -659,7 +658,7 @@ def send_heartbeat(
     Args:
         report: what it runs, if it was asked, as ``encode_report`` returns it.
     """
-    return Operation(
+    return on_keys(
         load("send_heartbeat"),
         (worker.namespace.workers, worker.in_flight_key),
         (
@@ -671,18 +670,16 @@ def send_heartbeat(
             report,
         ),
         lambda reply: read_orders(int(reply[0]), reply[1]) if reply else NO_ORDERS,
-        RetryClass.ALWAYS,
     )
 
 
 def unregister_worker(worker: Identity) -> Operation[int]:
     """Unregister a worker that has ended. The result is the number of messages still in flight."""
-    return Operation(
+    return on_keys(
         load("unregister_worker"),
         (worker.namespace.workers, worker.in_flight_key),
         (worker.name.encode(), worker.token.encode()),
         int,
-        RetryClass.ALWAYS,
     )
 
 
@@ -700,12 +697,11 @@ def forget_dead_worker(
     Returns:
         1 if the record was deleted, else 0.
     """
-    return Operation(
+    return on_keys(
         load("forget_dead_worker"),
         (namespace.workers, namespace.held(name)),
         (name.encode(), token.encode(), digits(delay_ms)),
         int,
-        RetryClass.ALWAYS,
     )
 
 
@@ -718,8 +714,8 @@ def _walk_in_flight(key: bytes) -> Steps[dict[str, list[Receipt]]]:
     found: dict[bytes, bytes] = {}
     cursor = b"0"
     while True:
-        cursor, results = yield Operation(
-            load("list_in_flight"), (key,), (cursor,), lambda reply: reply, RetryClass.ALWAYS
+        cursor, results = yield on_keys(
+            load("list_in_flight"), (key,), (cursor,), lambda reply: reply
         )
         found |= dict(zip(results[::2], results[1::2], strict=True))
         if cursor == b"0":

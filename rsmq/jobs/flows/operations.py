@@ -14,7 +14,7 @@ from typing import Literal
 from rsmq.errors import InvalidFormat, show
 from rsmq.jobs.flows.status import FlowState, FlowStatus, NodeState, NodeStatus
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, RetryClass, on_keys
 from rsmq.operations.scripts import loader_of
 from rsmq.wire.ids import make_id_suffixes, mark_node
 from rsmq.wire.jobs import DEFAULT_RESULT_TTL_SECONDS
@@ -224,12 +224,11 @@ def read_flow(
         only_reads: whether nothing is written; else nodes end whose messages have left their queues
             without an outcome.
     """
-    return Operation(
+    return on_keys(
         load("read_flow"),
         (namespace.flow(id),),
         (b"1" if only_reads else b"", nodes.encode(), digits(MAX_CHECKED_BY_READ)),
         lambda reply: None if reply is None else _parse_flow(id, *reply),
-        RetryClass.ALWAYS,
     )
 
 
@@ -250,12 +249,11 @@ def list_flows(namespace: Namespace, state: object, most: object) -> Operation[l
         raise InvalidFormat("state", value=show(state), hint=hint)
     number = check_whole_number("max_flows", most, 1, MAX_LISTED)
     chosen = b"" if state is None else str(state).encode()
-    return Operation(
+    return on_keys(
         load("list_flows"),
         (namespace.flows,),
         (chosen, digits(number)),
         lambda reply: [_parse_flow(decode_name(id), values, b"", []) for id, values in reply],
-        RetryClass.ALWAYS,
     )
 
 
@@ -312,12 +310,11 @@ def check_flow(namespace: Namespace, id: str) -> Operation[bool]:
     Args:
         id: its id.
     """
-    return Operation(
+    return on_keys(
         load("check_flow"),
         (namespace.flow(id), namespace.due_schedules),
         (digits(CHECK_PAUSE_MS), digits(MAX_CHECKED), digits(LIFETIME_MS)),
         bool,
-        RetryClass.ALWAYS,
     )
 
 
@@ -332,10 +329,9 @@ def cancel_flow(namespace: Namespace, id: str) -> Operation[str | None]:
         cancelled, requested if consumers have messages of it, or the state in which it had ended
         before; None if there is none.
     """
-    return Operation(
+    return on_keys(
         load("cancel_flow"),
         (namespace.flow(id),),
         (digits(round(DEFAULT_RESULT_TTL_SECONDS * 1000)),),
         lambda reply: None if reply is None else decode_name(reply),
-        RetryClass.ALWAYS,
     )
