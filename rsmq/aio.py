@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from redis.exceptions import RedisError
@@ -31,7 +32,7 @@ from rsmq.operations.batches import ReceiveInSteps
 from rsmq.operations.confirmation import check_confirm, copies_of
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation, allow_for_reply
-from rsmq.operations.time_limit import TimeLimit, check_reply_timeout, start_time_limit
+from rsmq.operations.time_limit import check_reply_timeout, start_time_limit
 from rsmq.transport.asyncio_.bodies import delete_with_bodies, load_bodies, send_with, take_bodies
 from rsmq.transport.asyncio_.caller import (
     AsyncCaller,
@@ -302,9 +303,11 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         """Return the copies that a call waits for: its own, or those of the client."""
         return self._copies if confirm is None else copies_of(check_confirm(confirm))
 
-    def _limit_for(self, timeout: Seconds | None) -> TimeLimit | None:
-        """Return the time limit of a call that begins now."""
-        return None if timeout is None else start_time_limit(timeout)
+    def _facts_of_send(self, confirm: Confirm | None, timeout: Seconds | None) -> dict[str, Any]:
+        """Return the arguments of a send that do not concern its messages."""
+        limit = None if timeout is None else start_time_limit(timeout)
+        confirmation = self._confirm_for(confirm)
+        return {"realtime": self._realtime, "confirmation": confirmation, "limit": limit}
 
     def _codec_for(self, codec: Codec | None) -> Codec:
         return self._codec if codec is None else check_codec(codec)
@@ -994,23 +997,9 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             MessageTooLong: the largest body is larger than the queue's maxsize, or than the
                 server's proto-max-bulk-len.
         """
-        chosen, limit = self._codec_for(codec), self._limit_for(timeout)
-        confirmation = self._confirm_for(confirm)
-        return await send_with(
-            chosen,
-            options,
-            lambda codec: sending.send_messages(
-                self._namespace,
-                qname,
-                bodies,
-                options,
-                codec=codec,
-                realtime=self._realtime,
-                confirmation=confirmation,
-                limit=limit,
-            ),
-            self.run_steps,
-        )
+        chosen, facts = self._codec_for(codec), self._facts_of_send(confirm, timeout)
+        build = partial(sending.send_messages, self._namespace, qname, bodies, options, **facts)
+        return await send_with(chosen, options, lambda codec: build(codec=codec), self.run_steps)
 
     @takes_options_of(PUBLISH)
     async def publish(
@@ -1056,23 +1045,9 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 proto-max-bulk-len.
             QueueNotFound: one of the queues does not exist.
         """
-        chosen, limit = self._codec_for(codec), self._limit_for(timeout)
-        confirmation = self._confirm_for(confirm)
-        return await send_with(
-            chosen,
-            options,
-            lambda codec: sending.publish(
-                self._namespace,
-                qnames,
-                body,
-                options,
-                codec=codec,
-                realtime=self._realtime,
-                confirmation=confirmation,
-                limit=limit,
-            ),
-            self.run,
-        )
+        chosen, facts = self._codec_for(codec), self._facts_of_send(confirm, timeout)
+        build = partial(sending.publish, self._namespace, qnames, body, options, **facts)
+        return await send_with(chosen, options, lambda codec: build(codec=codec), self.run)
 
     @overload
     async def receive_message(
