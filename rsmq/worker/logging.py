@@ -45,54 +45,30 @@ class Logging(Middleware):
         self._stopped_targets: set[str] = set()
 
     def after_retry(self, message: Delivery, after: float, error: BaseException) -> None:
-        _log.warning(
-            "%s %s: attempt %d failed, next in %.3g s: %s",
-            message.queue,
-            message.id,
-            message.attempt,
-            after,
-            summarize(failure_of(message, error)),
-            extra=message_fields(message),
-        )
+        summary = summarize(failure_of(message, error))
+        text = "%s %s: attempt %d failed, next in %.3g s: %s"
+        log_message(logging.WARNING, text, message, message.attempt, after, summary)
 
     def after_defer(self, message: Delivery, after: float, error: BaseException) -> None:
-        _log.info(
-            "%s %s: deferred, next in %.3g s: %s",
-            message.queue,
-            message.id,
-            after,
-            summarize(failure_of(message, error)),
-            extra=message_fields(message),
-        )
+        summary = summarize(failure_of(message, error))
+        log_message(logging.INFO, "%s %s: deferred, next in %.3g s: %s", message, after, summary)
 
     def after_dead_letter(
         self, message: Delivery, queue: str, reason: str, error: BaseException
     ) -> None:
         failure = failure_of(message, error)
-        _log.error(
-            "%s %s: to %s after attempt %d: %s",
-            message.queue,
-            message.id,
-            queue,
-            message.attempt,
-            explain(reason, failure),
-            extra=message_fields(message),
-            exc_info=None
-            if failure.kind in SELF_EXPLAINING or isinstance(error, PushFailed)
-            else error,
-        )
+        is_explained = failure.kind in SELF_EXPLAINING or isinstance(error, PushFailed)
+        values = queue, message.attempt, explain(reason, failure)
+        shown = None if is_explained else error
+        text = "%s %s: to %s after attempt %d: %s"
+        log_message(logging.ERROR, text, message, *values, exc_info=shown)
 
     def after_drop(self, message: Delivery, reason: str, error: BaseException) -> None:
         failure = failure_of(message, error)
-        _log.warning(
-            "%s %s: dropped after attempt %d: %s",
-            message.queue,
-            message.id,
-            message.attempt,
-            explain(reason, failure),
-            extra=message_fields(message),
-            exc_info=None if failure.kind in SELF_EXPLAINING else error,
-        )
+        values = message.attempt, explain(reason, failure)
+        shown = None if failure.kind in SELF_EXPLAINING else error
+        text = "%s %s: dropped after attempt %d: %s"
+        log_message(logging.WARNING, text, message, *values, exc_info=shown)
 
     def after_target_change(self, queue: str, target: str, state: str, answer: str) -> None:
         if state == "closed" and queue not in self._stopped_targets:
@@ -109,13 +85,7 @@ class Logging(Middleware):
         )
 
     def lease_lost(self, message: Delivery, reason: str) -> None:
-        _log.warning(
-            "%s %s: lease lost: %s",
-            message.queue,
-            message.id,
-            reason,
-            extra=message_fields(message),
-        )
+        log_message(logging.WARNING, "%s %s: lease lost: %s", message, reason)
 
     def after_release(self, queue: str, count: int) -> None:
         _log.info("%s: %s released", queue, format_count(count), extra={"queue": queue})
@@ -133,39 +103,30 @@ class DetailedLogging(Middleware):
             state = "handled"
         else:
             state = "deferred" if isinstance(error, Defer) else f"failed, {type(error).__name__},"
-        _log.debug(
-            "%s %s: %s in %.3f s",
-            message.queue,
-            message.id,
-            state,
-            seconds,
-            extra=message_fields(message),
-        )
+        log_message(logging.DEBUG, "%s %s: %s in %.3f s", message, state, seconds)
+
+
+def log_message(
+    level: int, text: str, message: Delivery, *values: object, exc_info: BaseException | None = None
+) -> None:
+    """Log a text about a message; its first two values are the queue and the id of that."""
+    values = message.queue, message.id, *values
+    _log.log(level, text, *values, extra=message_fields(message), exc_info=exc_info)
 
 
 def message_fields(message: Delivery) -> dict[str, Any]:
     """Return the fields of a log record for a message; ``request_id`` if its headers have one."""
-    fields: dict[str, Any] = {
-        "queue": message.queue,
-        "message_id": message.id,
-        "attempt": message.attempt,
-    }
+    place = {"queue": message.queue, "message_id": message.id}
+    fields: dict[str, Any] = {**place, "attempt": message.attempt}
     request_id = message.headers.get(REQUEST_ID)
     return fields if request_id is None else {**fields, REQUEST_ID: request_id}
 
 
 #: Failures whose text is already in the reason, and whose traceback adds nothing.
-SELF_EXPLAINING = frozenset(
-    {
-        "not_decodable",
-        "dead_letter",
-        "deferred_too_often",
-        "cancelled",
-        "discard",
-        "took_process_down",
-        "unroutable",
-    }
-)
+SELF_EXPLAINING = frozenset({
+    "not_decodable", "dead_letter", "deferred_too_often", "cancelled", "discard",
+    "took_process_down", "unroutable",
+})  # fmt: skip
 
 
 def failure_of(message: Delivery, error: BaseException) -> HandlerFailure:

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from rsmq.errors import InvalidFormat
+from rsmq.errors import InvalidFormat, show
 from rsmq.errors.guarded_log import get_logger
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.forked_copy import OwnProcess
@@ -145,6 +145,13 @@ class Middleware:
 
     def after_stop(self, worker: Any) -> None:
         """Run when all threads have ended, or the worker no longer waits for them."""
+
+
+def check_function(name: str, value: object) -> None:
+    """Raise InvalidFormat if an argument of a middleware is not a function of a message."""
+    if not callable(value):
+        hint = "It is a function of the message: a Delivery."
+        raise InvalidFormat(name, value=show(value), hint=hint)
 
 
 class MiddlewareOfOneWorker(Middleware):

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from rsmq.errors import InvalidFormat, show
 from rsmq.worker.delivery import Delivery
-from rsmq.worker.middleware import Middleware
+from rsmq.worker.middleware import Middleware, check_function
 from rsmq.worker.state.jobs import GroupJob
 
 T = TypeVar("T")
@@ -49,10 +49,7 @@ class CallContext(Middleware, Generic[T]):
         Raises:
             InvalidFormat: it is not callable.
         """
-        if not callable(enter):
-            raise InvalidFormat(
-                "enter", value=show(enter), hint="It is a function of the message: a Delivery."
-            )
+        check_function("enter", enter)
         self.enter = enter
         self._value: ContextVar[T] = ContextVar("rsmq_call_context", default=_NONE)
         #: The contexts that are entered, by the identity of their messages.

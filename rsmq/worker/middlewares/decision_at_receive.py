@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from rsmq.errors import InvalidFormat, show
 from rsmq.wire.limits import check_duration
 from rsmq.worker.delivery import Delivery
-from rsmq.worker.middleware import MiddlewareOfOneWorker
+from rsmq.worker.middleware import MiddlewareOfOneWorker, check_function
 from rsmq.worker.outcome import MAX_DEFER_SECONDS, Defer
 
 #: Returns the key of a message; None if it has none, and so no limit.
@@ -46,10 +46,8 @@ class DecisionAtReceive(MiddlewareOfOneWorker):
     def __init__(self, queues: Iterable[str] | None, key: KeyOf | None, after: float) -> None:
         if isinstance(queues, str):
             queues = [queues]
-        if key is not None and not callable(key):
-            raise InvalidFormat(
-                "key", value=show(key), hint="It is a function of the message: a Delivery."
-            )
+        if key is not None:
+            check_function("key", key)
         self._queues = None if queues is None else frozenset(queues)
         self._key = key
         self._after = check_duration("after", after, high=MAX_DEFER_SECONDS)

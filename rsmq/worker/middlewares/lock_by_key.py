@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rsmq.errors import InvalidFormat, show
+from rsmq.errors import InvalidFormat
 from rsmq.wire.limits import check_duration
 from rsmq.worker.delivery import Delivery
+from rsmq.worker.middleware import check_function
 from rsmq.worker.middlewares.decision_at_receive import (
     DecisionAtReceive,
     KeyOf,
@@ -70,10 +71,7 @@ class LockByKey(DecisionAtReceive):
             InvalidValue: after is out of range.
             InvalidFormat: key is not callable, or the name is invalid.
         """
-        if not callable(key):
-            raise InvalidFormat(
-                "key", value=show(key), hint="It is a function of the message: a Delivery."
-            )
+        check_function("key", key)
         super().__init__(queues, key, check_duration("after", after, low=MIN_AFTER_SECONDS))
         self._name = check_name(name) or ""
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from rsmq.errors import InvalidFormat, show
 from rsmq.worker.delivery import Delivery
-from rsmq.worker.middleware import Middleware
+from rsmq.worker.middleware import Middleware, check_function
 from rsmq.worker.outcome import DeadLetter, Discard
 
 _REFUSALS = {"dead_letter": DeadLetter, "discard": Discard}
@@ -44,10 +44,7 @@ class Permission(Middleware):
         Raises:
             InvalidFormat: allow is not callable, or otherwise is another value.
         """
-        if not callable(allow):
-            raise InvalidFormat(
-                "allow", value=show(allow), hint="It is a function of the message: a Delivery."
-            )
+        check_function("allow", allow)
         if otherwise not in _REFUSALS:
             raise InvalidFormat(
                 "otherwise", value=show(otherwise), hint="It is 'dead_letter' or 'discard'."

@@ -5,6 +5,7 @@ A middleware that shows where slow handlers spend their time.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import threading
 import time
@@ -14,13 +15,10 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from rsmq.errors.guarded_log import get_logger
 from rsmq.wire.limits import check_duration
 from rsmq.worker.delivery import Delivery
-from rsmq.worker.logging import message_fields
+from rsmq.worker.logging import log_message
 from rsmq.worker.middleware import MiddlewareOfOneWorker
-
-_log = get_logger("rsmq.worker")
 
 #: The longest pause between two looks at the running calls.
 _MAX_POLL_SECONDS = 1.0
@@ -79,13 +77,7 @@ class SlowCalls(MiddlewareOfOneWorker):
     def after_handle(self, message: Delivery, error: BaseException | None, seconds: float) -> None:  # noqa: ARG002 - as above
         call = self._calls.pop(id(message), None)
         if call is not None and call.is_reported:
-            _log.warning(
-                "%s %s: its handler took %.1f s",
-                message.queue,
-                message.id,
-                seconds,
-                extra=message_fields(message),
-            )
+            log_message(logging.WARNING, "%s %s: its handler took %.1f s", message, seconds)
 
     def _watch(self, stopped: threading.Event) -> None:
         while not stopped.wait(min(self._seconds / 4, _MAX_POLL_SECONDS)):
@@ -97,14 +89,8 @@ class SlowCalls(MiddlewareOfOneWorker):
                 stack = _format_stack(call)
                 if key in self._calls:  # else the stack may be that of the next call
                     call.is_reported = True
-                    _log.warning(
-                        "%s %s: its handler has been running for %.1f s, in\n%s",
-                        call.message.queue,
-                        call.message.id,
-                        seconds,
-                        stack,
-                        extra=message_fields(call.message),
-                    )
+                    text = "%s %s: its handler has been running for %.1f s, in\n%s"
+                    log_message(logging.WARNING, text, call.message, seconds, stack)
 
 
 def _format_stack(call: _WatchedCall) -> str:
