@@ -140,7 +140,7 @@ class QueueKeys:
 _EXTENSION_FIELDS = fields(QueueKeys)[5:]
 
 
-class _Key:
+class _NamespaceKey:
     """The key ``NS:x:NAME`` of extension data of a namespace, an attribute of ``Namespace``."""
 
     def __init__(self, name: str) -> None:
@@ -178,70 +178,70 @@ class Namespace:
         return encode_name(f"{self.name}:{RESERVED_NAME}")
 
     #: Extension data of writes in two steps: which of them were published or dropped.
-    written: ClassVar[_Key] = _Key("written")
+    written: ClassVar[_NamespaceKey] = _NamespaceKey("written")
 
     #: Extension data of streams: the last acknowledged batch of each query.
-    acknowledged: ClassVar[_Key] = _Key("acked")
+    acknowledged: ClassVar[_NamespaceKey] = _NamespaceKey("acked")
 
     #: Extension data of streams: those that read queues now, by the name of the query.
-    streams: ClassVar[_Key] = _Key("streams")
+    streams: ClassVar[_NamespaceKey] = _NamespaceKey("streams")
 
     #: Extension data of workers: the workers that are alive, by name.
-    workers: ClassVar[_Key] = _Key("workers")
+    workers: ClassVar[_NamespaceKey] = _NamespaceKey("workers")
 
     #: Extension data of webhooks: the state of each target.
-    push_targets: ClassVar[_Key] = _Key("push")
+    push_targets: ClassVar[_NamespaceKey] = _NamespaceKey("push")
 
     #: Extension data of webhooks: the subscribers of queues.
-    subscribers: ClassVar[_Key] = _Key("subscribers")
+    subscribers: ClassVar[_NamespaceKey] = _NamespaceKey("subscribers")
 
     #: Extension data of alerts: targets, silences, and what was announced of which alert.
-    alerts: ClassVar[_Key] = _Key("alerts")
+    alerts: ClassVar[_NamespaceKey] = _NamespaceKey("alerts")
 
     #: Extension data of HTTP: a stream of the calls that change or remove something.
-    audit: ClassVar[_Key] = _Key("audit")
+    audit: ClassVar[_NamespaceKey] = _NamespaceKey("audit")
 
     #: Extension data of HTTP: a sorted set of the sessions that have ended by a log out.
-    ended_sessions: ClassVar[_Key] = _Key("ended_sessions")
+    ended_sessions: ClassVar[_NamespaceKey] = _NamespaceKey("ended_sessions")
 
     #: Extension data of HTTP: the random key that signs receipt handles of SQS.
-    sqs_key: ClassVar[_Key] = _Key("sqs_key")
+    sqs_key: ClassVar[_NamespaceKey] = _NamespaceKey("sqs_key")
 
     #: Extension data of HTTP: a sorted set of the ids of operations of many messages.
-    operations: ClassVar[_Key] = _Key("operations")
+    operations: ClassVar[_NamespaceKey] = _NamespaceKey("operations")
 
     def operation(self, id: str) -> bytes:
         """Return the key of the record of an operation of many messages."""
         return encode_name(f"{self.name}:x:operation:{id}")
 
     #: Extension data of HTTP: selections of messages that were shown to someone.
-    selections: ClassVar[_Key] = _Key("selections")
+    selections: ClassVar[_NamespaceKey] = _NamespaceKey("selections")
 
     #: Extension data of deletions that can be undone: what was deleted, by the id of each.
-    trash: ClassVar[_Key] = _Key("trash")
+    trash: ClassVar[_NamespaceKey] = _NamespaceKey("trash")
 
     def in_trash(self, id: str, name: str) -> bytes:
         """Return the key that keeps what a deletion has removed from the key with this name."""
         return self.trash + encode_name(f":{id}:{name}")
 
     #: Extension data of stored bodies: random bytes that the store has too, see the sweep.
-    owner_of_bodies: ClassVar[_Key] = _Key("owner_of_bodies")
+    owner_of_bodies: ClassVar[_NamespaceKey] = _NamespaceKey("owner_of_bodies")
 
     #: Extension data of stored bodies: since when each object is in no message, by its name.
-    unused_bodies: ClassVar[_Key] = _Key("unused_bodies")
+    unused_bodies: ClassVar[_NamespaceKey] = _NamespaceKey("unused_bodies")
 
     #: Extension data of stored bodies: is there for an hour after workers have swept them.
-    swept_bodies: ClassVar[_Key] = _Key("swept_bodies")
+    swept_bodies: ClassVar[_NamespaceKey] = _NamespaceKey("swept_bodies")
 
     #: Extension data of recorders: the sums of the histories of all queues.
-    history: ClassVar[_Key] = _Key("history")
+    history: ClassVar[_NamespaceKey] = _NamespaceKey("history")
 
     #: Extension data of schedules: the definition and the state of each, by name.
-    schedules: ClassVar[_Key] = _Key("schedules")
+    schedules: ClassVar[_NamespaceKey] = _NamespaceKey("schedules")
 
     #: Extension data of schedules: a sorted set of their names, by the next attempt. Unfinished
     #: flows of tasks are in it too, by the next check.
-    due_schedules: ClassVar[_Key] = _Key("due")
+    due_schedules: ClassVar[_NamespaceKey] = _NamespaceKey("due")
 
     def task_map(self, map_id: str) -> bytes:
         """Return the key of the extension data of a map of tasks: its unfinished messages."""
