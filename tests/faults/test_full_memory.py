@@ -13,6 +13,7 @@ import pytest
 import redis.exceptions as redis_errors
 
 from rsmq import RSMQ
+from rsmq.explain.alerts.record_operations import change_record
 from rsmq.migrate.operations import IncomingMessage, add_copies
 from rsmq.operations.restore import RestoredMessage, restore_records
 from rsmq.operations.scripts import load, script_names
@@ -51,6 +52,7 @@ UNCHANGING = {
          ["q", "a", "dead", '{"url":""}', "", 9, 9, "field"]),
     "change_message_visibility": ([H, Z], [NO_ID, "", 5]),
     "change_messages_visibility": ([H, Z], [5, *NO_RECEIPT]),
+    "change_alert_record": (["rsmq:x:alerts"], ["step", "", ""]),
     "change_push_target": (["rsmq:x:push"], ["target", "state", "state"]),
     "begin_attempt": ([H, Z, "rsmq:q:x:job:" + NO_ID], [NO_ID, 1, "m", "w"]),
     "cancel_job": ([H, Z, "rsmq:q:x:job:" + NO_ID], [99_000, NO_ID]),
@@ -293,6 +295,14 @@ def test_a_queue_that_is_new_is_refused_when_memory_is_full(raw, rsmq):
         rsmq.create_queue("new")
     assert raw.smembers(INDEX) == {b"q", b"dead", b"empty"}
     assert rsmq.create_queue("q", exist_ok=True) is False
+
+
+def test_alerts_are_announced_when_memory_is_full(raw, rsmq):
+    fill(raw)
+
+    changes = [("alert:memory:", b"", b"{}"), ("message:1:1:ops", b"", b"{}")]
+    assert rsmq.run(change_record(rsmq.namespace, changes))[0]
+    assert raw.hgetall("rsmq:x:alerts") == {b"alert:memory:": b"{}", b"message:1:1:ops": b"{}"}
 
 
 def test_a_queue_is_resumed_when_memory_is_full(raw, rsmq):

@@ -22,6 +22,7 @@ local now = digits(server_time_ms())
 if not is_expected and not is_done then
   return {now, 0, redis.call('HGETALL', record)}
 end
+redis.call('HDEL', record, '') -- no field has this name: when memory is full, it allows the next, which says so
 for at = 1, is_done and 0 or #changes, 3 do
   if changes[at + 2] == '' then
     redis.call('HDEL', record, changes[at])
