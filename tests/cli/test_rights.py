@@ -36,6 +36,11 @@ _URL = "https://example.org/hooks"
 
 #: The calls of each entry of the table of commands. A name in braces is one of ``_prepare``.
 LISTED = {
+    "alerts": [
+        "alerts add ops https://example.org/", "alerts list", "alerts test ops",
+        "alerts remove ops", "alerts silence all --for 1h --by a --why b", "alerts silences",
+        "alerts unsilence all",
+    ],
     "bridge --from list": ["bridge --from list:{ns}:work --to p --limit 1"],
     "bridge --from rfq": ["bridge --from rfq:{ns}-t --to p --limit 1"],
     "bridge --from rqueue": ["bridge --from rqueue:{ns}-r --to p --limit 1"],

@@ -61,6 +61,7 @@ class Planting:
             self._workers()
             self._schedules()
             self._webhooks()
+            self._alerts()
             self._audit()
             self._trash()
             operation = self._operations()
@@ -200,6 +201,24 @@ class Planting:
                 "until_ms": self.now, "owner": text, "answer": text,
             }  # fmt: skip
             self.raw.hset(self._key("x:push"), f"{at:032x}", json.dumps(state))
+
+    def _alerts(self):
+        for at, text in enumerate(self.names):
+            name = text if self.is_odd else f"target{at}"
+            url = text if self.is_odd else f"https://alerts.example/{text}"
+            times = {"created_ms": self.now, "until_ms": self.now + 3_600_000}
+            target = {"url": url, "format": text, "secret_env": text, "created_ms": self.now}
+            status = {"answer": text, "answered_ms": self.now, "failures": 5, "lost": at}
+            alert = {
+                "kind": text, "level": text, "subject": text, "text": text, "evidence": text,
+                "queue": text, "since_ms": self.now, "begun_ms": self.now,
+            }  # fmt: skip
+            fields = {
+                f"target:{name}": target, f"status:{name}": status, f"alert:{text}:{text}": alert,
+                f"silence:paused:{text}": {"by": text, "why": text, **times},
+            }  # fmt: skip
+            stored = {each: json.dumps(value) for each, value in fields.items()}
+            self.raw.hset(self._key("x:alerts"), mapping=stored)
 
     def _audit(self):
         key = self._key("x:audit")

@@ -162,11 +162,14 @@ async def test_the_page_has_the_last_answer_of_a_target(http, place):
 
 
 async def test_a_record_of_a_newer_version_is_left_out_and_kept(http, place):
-    odd = ["target:new", '{"shape":2}', "silence:all", "x", "further:a", "b"]
+    status = '{"failures":"x","until_ms":null}'
+    odd = ["target:new", '{"shape":2}', "silence:all", "x", "further:a", "b", "status:ops", status]
+    odd += ["silence:paused:orders", '{"by":1,"why":"","created_ms":0,"until_ms":"x"}']
+    odd += ["message:1:1:ops", '{"alert":{"kind":1},"target":"ops"}', "alert:x:y", "[1]"]
     await place.queues.run(plain_command("HSET", place.namespace.alerts, *odd))
     await place.begin("orders")
     assert (await http("GET", "/alert-targets")).json["targets"] == []
     await http("PUT", "/alert-targets/ops", {"url": "http://127.0.0.1:1/"})
-    await place.step()
+    await place.sender.step()
     fields = await place.queues.run(plain_command("HKEYS", place.namespace.alerts))
     assert {b"target:new", b"silence:all", b"further:a", b"alert:paused:orders"} <= set(fields)

@@ -33,6 +33,7 @@ ALL, MORE = "all", "more"
 #: The field of the step: its begin, Unix ms, and the server that has it.
 STEP = "step"
 _KINDS = frozenset({*(each.value for each in AlertKind), MORE})
+_MAY_BE_NONE = frozenset({"queue", "secret_env", "since_ms", "gone_ms"})
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 #: A target is reported after so many failures in a row, and after a lost message for an hour.
 _REPORTED_FAILURES, _REPORTED_MS = 3, 3_600_000
@@ -236,14 +237,24 @@ def parse_record(now_ms: int, fields: Mapping[bytes, bytes]) -> AlertRecord:
         if part in readers:
             found, make = readers[part]
             try:
-                found[name] = make(**json.loads(value))
-            except (ValueError, TypeError, KeyError):
+                found[name] = make(**_check_types(json.loads(value)))
+            except (ValueError, TypeError, AttributeError):
                 continue
     return record
 
 
 def _make_message(alert: dict[str, Any], **values: Any) -> AlertMessage:
-    return AlertMessage(alert=OpenAlert(**alert), **values)
+    return AlertMessage(alert=OpenAlert(**_check_types(alert)), **values)
+
+
+def _check_types(values: dict[str, Any]) -> dict[str, Any]:
+    """Return stored values, which another program may have written; raise TypeError for others."""
+    for name, value in values.items():
+        is_number = name.endswith("_ms") or name in {"failures", "lost"}
+        wanted = int if is_number else dict if name == "alert" else str
+        if not isinstance(value, wanted) and not (value is None and name in _MAY_BE_NONE):
+            raise TypeError(name)
+    return values
 
 
 def encode(value: Stored) -> bytes:
