@@ -10,6 +10,7 @@ import json
 import logging
 
 import pytest
+from redis.exceptions import RedisError
 
 from rsmq.explain.alerts.alert import Alert, AlertKind
 from rsmq.explain.alerts.record_operations import (
@@ -179,6 +180,30 @@ async def test_a_failed_message_is_sent_again_with_back_off_and_then_given_up(
     assert events_of(receiver)[-1] == (_BEGIN, "ops")
     status = (await place.fields("status:"))["status:ops"]
     assert (status["failures"], status["lost"]) == (0, 1)
+
+
+async def test_an_error_of_redis_ends_the_step_and_not_the_server(place, receiver, caplog):
+    await place.add_target(receiver)
+    await place.begin("orders")
+    for error in (RedisError("away"), ZeroDivisionError("s3cret")):
+
+        async def fail(*_, error=error):
+            raise error
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("rsmq.explain.alerts.sender._Round._take", fail)
+            await place.pass_time(15)
+            with pytest.raises(type(error)):
+                await place.sender.step()
+            await place.pass_time(15)
+            async with AlertSender(place.queues, REACH) as sender:
+                while "alerts are not sent" not in caplog.text:
+                    await asyncio.sleep(0.005)
+                assert not sender._task.done()
+            assert "s3cret" not in caplog.text
+            caplog.clear()
+    await place.step()
+    assert events_of(receiver) == [(_BEGIN, "orders")]
 
 
 async def test_a_target_that_hangs_delays_no_other_one(place, make_receiver):

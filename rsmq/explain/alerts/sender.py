@@ -105,9 +105,11 @@ class AlertSender(BackgroundTask):
             try:
                 wait_ms = await self.step()
                 has_failed = False
-            except (RedisError, RSMQError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - also a fault of a rule ends no later step
                 if not has_failed:
-                    _log.warning("alerts are not sent: %s", error)
+                    is_of_redis = isinstance(error, RedisError | RSMQError | OSError)
+                    text = error if is_of_redis else type(error).__name__
+                    _log.warning("alerts are not sent: %s", text)
                 has_failed = True
             seconds = wait_ms / 1000 + random.uniform(0, _SPREAD_SECONDS)  # noqa: S311
             with suppress(TimeoutError):
@@ -158,10 +160,15 @@ class AlertSender(BackgroundTask):
     async def _send(self, record: AlertRecord) -> None:
         """Send the messages that wait: to each target one after the other."""
         until = asyncio.get_running_loop().time() + _SENDING_SECONDS
-        async with asyncio.TaskGroup() as group:
-            for name in {each.target for each in record.messages.values()} & record.targets.keys():
-                round_ = _Round(self._client, self._reach, self._owner, record, name)
-                group.create_task(round_.run(lambda: self._may_send(until)))
+        names = {each.target for each in record.messages.values()} & record.targets.keys()
+        rounds = [_Round(self._client, self._reach, self._owner, record, name) for name in names]
+        # An error of one round ends no other one.
+        results = await asyncio.gather(
+            *(each.run(lambda: self._may_send(until)) for each in rounds), return_exceptions=True
+        )
+        for result in results:
+            if result is not None:
+                raise result
 
     def _may_send(self, until: float) -> bool:
         return asyncio.get_running_loop().time() < until and not self._is_stopped.is_set()

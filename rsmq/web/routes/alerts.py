@@ -69,8 +69,8 @@ async def _list(call: ApiCall) -> ApiAnswer:
 _QUEUE_KINDS = frozenset(each.value for each in OF_QUEUES)
 
 
-def _queue_of(kind: str, subject: str) -> str:
-    """Return the queue for which a caller needs a right to an alert's silence."""
+def queue_of_alert(kind: str, subject: str) -> str:
+    """Return the queue for which a caller needs a right to silence an alert; or ALL_QUEUES."""
     return subject if kind in _QUEUE_KINDS and subject else ALL_QUEUES
 
 
@@ -106,7 +106,7 @@ async def _list_silences(call: ApiCall) -> ApiAnswer:
     shown = [
         each
         for each in record.list_silences()
-        if may(call, Scope.STATS, _queue_of(each["kind"], each["subject"]))
+        if may(call, Scope.STATS, queue_of_alert(each["kind"], each["subject"]))
     ]
     return ApiAnswer({"silences": shown})
 
@@ -132,12 +132,12 @@ async def _end_silence(call: ApiCall) -> ApiAnswer:
 def _find_alert(call: ApiCall) -> tuple[str, str]:
     """Return the kind and the subject of a silence that the caller may change."""
     kind, subject = call.names["kind"], call.values.get("subject", "")
-    call.allow(Scope.MANAGE, _queue_of(kind, subject))
+    call.allow(Scope.MANAGE, queue_of_alert(kind, subject))
     return kind, subject
 
 
 async def _queue_of_silence(call: ApiCall) -> str:
-    queue = _queue_of(call.names["kind"], call.values.get("subject", ""))
+    queue = queue_of_alert(call.names["kind"], call.values.get("subject", ""))
     return "" if queue == ALL_QUEUES else queue
 
 

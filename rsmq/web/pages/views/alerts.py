@@ -12,6 +12,7 @@ from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.pages.formats import show_number
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import Figure, counted
+from rsmq.web.routes.alerts import queue_of_alert
 from rsmq.web.table import Scope
 
 #: A step is late after so many milliseconds: no server sends.
@@ -23,7 +24,10 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     sees_targets = call.may(Scope.STATS, ALL_QUEUES)
     nothing: Mapping[str, Any] = {"targets": [], "open": 0, "checked_ms": None}
     found = await call.read("/alert-targets") if sees_targets else nothing
-    silences = (await call.read("/alert-silences"))["silences"]
+    silences = [
+        {**each, "may_end": call.may(Scope.MANAGE, queue_of_alert(each["kind"], each["subject"]))}
+        for each in (await call.read("/alert-silences"))["silences"]
+    ]
     targets = found["targets"]
     failing = sum(each["failures"] > 0 for each in targets)
     checked_ms = found["checked_ms"]

@@ -19,6 +19,7 @@ from rsmq.web.pages.recent_changes import Entries, read_changes, read_marks, say
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import SPANS, Figure, counted, history_query, spark_of
 from rsmq.web.pages.views.queues import make_rows, queue_columns
+from rsmq.web.routes.alerts import queue_of_alert
 from rsmq.web.table import Scope
 
 _LIMIT = 10
@@ -115,12 +116,23 @@ _BY_PEOPLE = {"paused", "purged", "received-again", "new-dead-letters"}
 
 
 async def _with_changes(call: PageCall, alerts: list[Any]) -> list[Any]:
-    """Return the alerts, each with ``notes``: who has caused it, as far as the audit has it."""
+    """
+    Return the alerts, each with ``notes``: who has caused it, as far as the audit has it; and with
+    ``may_silence``.
+    """
     entries: Entries = ()
     if any(each["kind"] in _BY_PEOPLE for each in alerts):
         entries = await read_changes(call)
     now_ms = time.time() * 1000
-    return [{**each, "notes": _notes(each, entries, now_ms)} for each in alerts]
+    return [
+        {**each, "notes": _notes(each, entries, now_ms), "may_silence": _may_silence(call, each)}
+        for each in alerts
+    ]
+
+
+def _may_silence(call: PageCall, alert: Mapping[str, Any]) -> bool:
+    queue = queue_of_alert(alert["kind"], alert["subject"])
+    return alert["level"] != "note" and call.may(Scope.MANAGE, queue)
 
 
 def _notes(alert: Mapping[str, Any], entries: Entries, now_ms: float) -> list[str]:
