@@ -246,7 +246,7 @@ def _minute():
 
 def _without_times(text):
     """Return the begin of a sentence: what follows may be of another second, or a new share."""
-    return re.split(r"\d+%", text)[0][:40]
+    return re.split(r"\d+(?:%| s\b)", text)[0][:40]
 
 
 def test_each_alert_of_causes_has_a_state_in_the_test_above():
