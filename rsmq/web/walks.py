@@ -17,6 +17,7 @@ from typing import Any
 
 from rsmq.figures.facts import BACKLOG, RATES, QueueBacklog, QueueFact, QueueRate, T
 from rsmq.figures.reading import read_queues_in_steps
+from rsmq.history.call_records import TaskFigures
 from rsmq.operations.queues import list_queues_in_steps
 from rsmq.web.client import Client
 
@@ -60,6 +61,10 @@ class QueueWalks:
         """Return the rates of those queues of which they are known."""
         found = await self._read(names, RATES)
         return {name: each for name, each in found.items() if each is not None}
+
+    async def tasks(self, names: Iterable[str]) -> list[TaskFigures]:
+        """Return the figures of the tasks of queues in the last hour."""
+        return await self._queues.task_figures(names)
 
     async def values(self, names: Iterable[str], sort: str) -> Values:
         """Return the values of queues, and the dead-letter queues of their policies."""
@@ -117,6 +122,12 @@ class SharedWalks(QueueWalks):
         rates = (await self._get("rates", self._walk_rates)).content
         return {name: rates[name] for name in names if name in rates}
 
+    async def tasks(self, names: Iterable[str]) -> list[TaskFigures]:
+        """See ``QueueWalks``. Workers write once a minute."""
+        found = (await self._get("tasks", self._walk_tasks)).content
+        chosen = set(names)
+        return [each for each in found if each.queue in chosen]
+
     def forget_all(self) -> None:
         """Let the next page walk again, after a change."""
         self._walks.clear()
@@ -128,6 +139,9 @@ class SharedWalks(QueueWalks):
 
     async def _walk_rates(self) -> dict[str, QueueRate]:
         return await super().rates(await self.names())
+
+    async def _walk_tasks(self) -> list[TaskFigures]:
+        return await super().tasks(await self.names())
 
     async def _get(self, kind: str, walk: Callable[[], Awaitable[Any]]) -> _LastWalk:
         last = self._walks.get(kind)

@@ -6,6 +6,8 @@ import json
 import pytest
 
 from rsmq import RSMQ, AsyncRSMQ
+from rsmq.history.call_operations import record_calls
+from rsmq.history.call_records import CallCounts, parse_counts
 from rsmq.operations.plain import plain_command
 from rsmq.schedules.operations import fire_due_schedules
 from rsmq.tasks import RESULT, Tasks, chain
@@ -170,3 +172,59 @@ def test_a_redis_that_is_nearly_full_names_the_queue_with_the_most_bytes():
         asyncio.run(test())
     finally:
         own.stop()
+
+
+async def test_a_deploy_that_doubled_the_failures_of_a_task_is_named_with_its_mark(http, queues):
+    await queues.create_queue("orders")
+    keys = queues.namespace.queue("orders")
+    now = int((await queues.run(plain_command("TIME", key=keys.zset)))[0]) // 60
+
+    async def record(ago, ended, failed):
+        counts = CallCounts(ended, failed, failed)
+        await queues.run(record_calls(keys, now, [("price", counts.pack())]))
+        field = f"m{now % 60}:price"
+        stored = await queues.run(plain_command("HGET", keys.call_times, field))
+        created = (await queues.get_queue_attributes("orders")).created
+        assert parse_counts(stored, int(created.timestamp()), now) is not None
+        # Calls are recorded for the present minute: the record is moved to the one before.
+        head = len(stored) - len(counts.pack()) + 2
+        at = b"".join(_pack(each) for each in (int(created.timestamp()), now - ago))
+        record = at + stored[head:]
+        moved = f"m{(now - ago) % 60}:price"
+        await queues.run(plain_command("HSET", keys.call_times, moved, record))
+        await queues.run(plain_command("HDEL", keys.call_times, field))
+
+    for ago in range(10, 40):
+        await record(ago, 100, 2)
+    assert "failing" not in await _alerts(http)
+    for ago in range(1, 4):
+        await record(ago, 100, 3)
+    assert "failing" not in await _alerts(http)
+    for ago in range(1, 4):
+        await record(ago, 100, 11)
+    for name, handled, failed in (("old", 900, 9), ("new", 100, 30)):
+        worker = Identity(queues.namespace, name, f"token-{name}")
+        info = {"queues": {"orders": 0}, "handled": handled, "failed": failed}
+        await queues.run(register_worker(worker, info, ttl=60, dead="token"))
+    await http("POST", "/marks", {"text": "v2.4"})
+    alert = (await _alerts(http))["failing"]
+    assert alert["text"] == "Task price of orders fails more often: 11% of its calls, before 2%."
+    assert "33 of 300 calls failed, in the hour before 60 of 3,000." in alert["evidence"]
+    assert (
+        "Of its workers new fails the most: 30% since its start, the others 1%."
+        in (alert["evidence"])
+    )
+    home = await read_page(open_pages(http), "/")
+    assert 'href="/tasks?queue=orders">Tasks of orders</a>' in home
+    assert "marked v2.4." in home
+    tasks = await read_page(http, "/tasks?queue=orders")
+    assert "11 % now, 2 % before" in tasks
+    assert "v2.4" in tasks
+
+
+def _pack(number):
+    packed = bytearray()
+    while number > 127:
+        packed.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*packed, number])

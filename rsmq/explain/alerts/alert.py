@@ -28,6 +28,7 @@ class AlertKind(Enum):
     NEW_DEAD_LETTERS = "new-dead-letters"
     LATE_SCHEDULE = "late-schedule"
     FLOW_STUCK = "flow-stuck"
+    FAILING = "failing"
     PAUSED = "paused"
     GROWING = "growing"
     NOT_RECORDED = "not-recorded"

@@ -11,6 +11,7 @@ from rsmq.explain.alerts.record import AlertRecord
 from rsmq.explain.observed import ObservedMessage, ObservedQueue
 from rsmq.explain.rates import with_rates
 from rsmq.figures.facts import QueueActivity, QueueBacklog
+from rsmq.history.call_records import TaskFigures
 from rsmq.model import QueueAttributes
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash.deletion import Deletion
@@ -100,6 +101,7 @@ class AlertFacts:
         record: the targets of alerts, their silences, and what was announced.
         sees_all: whether alerts about no single queue may be known.
         flows: the flows that may be stuck.
+        tasks: the figures of tasks in the last hour.
     """
 
     now_ms: int
@@ -118,6 +120,7 @@ class AlertFacts:
     sees_all: bool = True
     bodies: Mapping[str, int] = field(default_factory=dict)
     flows: Sequence[WaitingFlow] = ()
+    tasks: Sequence[TaskFigures] = ()
 
     def observe(self, state: QueueBacklog) -> ObservedQueue:
         """Return what is known of a queue, as ``why`` reads it of one."""

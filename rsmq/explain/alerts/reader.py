@@ -27,6 +27,7 @@ from rsmq.explain.observed import find_repeated_deaths, is_nearly_full
 from rsmq.explain.operations import read_memory
 from rsmq.figures.facts import ACTIVITY, BODIES, QueueActivity, QueueBacklog
 from rsmq.figures.reading import read_queues_in_steps
+from rsmq.history.call_records import TaskFigures
 from rsmq.jobs.flows.operations import list_flows, read_flow
 from rsmq.jobs.flows.status import FlowState, FlowStatus, NodeState
 from rsmq.operations.plain import plain_command
@@ -55,6 +56,7 @@ async def read_facts(
     *,
     sees_all: bool,
     read_removals: ReadRemovals | None = None,
+    tasks: Sequence[TaskFigures] = (),
 ) -> AlertFacts:
     """
     Read the facts that a caller may know.
@@ -65,6 +67,7 @@ async def read_facts(
         sees_all: whether it may know what concerns no single queue.
         read_removals: returns the messages that people have moved or deleted since a Unix ms; None
             if that is not known. It is called if workers die again and again.
+        tasks: the figures of the tasks of these queues in the last hour.
     """
     states, age = walk
     namespace = queues.namespace
@@ -103,6 +106,7 @@ async def read_facts(
         sees_all,
         await _read_bodies(queues, states) if memory and is_nearly_full(memory) else {},
         await _read_waiting_flows(queues, now_ms) if sees_all else [],
+        tasks,
     )
 
 

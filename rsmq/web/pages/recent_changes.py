@@ -117,6 +117,15 @@ def say_changes(entries: Entries, queues: Sequence[str], now_ms: float) -> list[
     ]
 
 
+def say_marks(entries: Entries, now_ms: float) -> list[str]:
+    """Return the last mark of the last hour, as a sentence: a deploy may be the cause."""
+    for entry in entries:
+        is_mark = entry.get("call") == MARK_CALL and entry.get("phase") == "end"
+        if is_mark and now_ms - _at_ms(entry) < _RECENT_MS:
+            return [f"{_when_and_who(entry)} marked {show_name(entry['target'])}."]
+    return []
+
+
 _TIMEOUT = "visibility timeout"
 
 

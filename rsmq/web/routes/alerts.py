@@ -46,12 +46,14 @@ async def _list(call: ApiCall) -> ApiAnswer:
         return may(call, Scope.STATS, queue)
 
     sees_audit = may(call, Scope.AUDIT, ALL_QUEUES)
+    names = [name for name in await call.walks.names() if may_see(name)]
     facts = await read_facts(
         call.queues,
-        await call.walks.states(filter(may_see, await call.walks.names())),
+        await call.walks.states(names),
         may_see,
         sees_all=may(call, Scope.STATS, ALL_QUEUES),
         read_removals=partial(read_removals, call.queues, may_see) if sees_audit else None,
+        tasks=await call.walks.tasks(names),
     )
     targets = dead_letter_queues(facts.states.values())
     states = facts.states.values()

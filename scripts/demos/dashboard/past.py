@@ -17,6 +17,8 @@ import redis
 from rsmq import AsyncRSMQ
 from rsmq.history.recorder import record_queues
 
+from .past_calls import CALLS, record_past_calls
+
 _DAY = 24 * 60
 _DAYS = 20
 #: Minutes ago between which no recorder ran: a gap.
@@ -45,10 +47,17 @@ class Shape:
     is_growing: bool = False
     burst: int = 0
 
-    def sent(self, minute: int) -> int:
-        """Return how many messages were sent in a minute: fewer by night."""
-        daily = 1 + 0.7 * math.sin(math.tau * (minute % _DAY) / _DAY - 2)
-        if self.burst and minute % self.burst:
+    def sent(self, ago: int) -> int:
+        """
+        Return how many messages were sent in a minute.
+
+        The numbers rise and fall in a day, and are now what the traffic sends.
+
+        Args:
+            ago: how many minutes ago.
+        """
+        daily = 1 - 0.7 * math.sin(math.tau * (ago % _DAY) / _DAY)
+        if self.burst and ago % self.burst:
             return 0
         return max(round(self.rate * max(self.burst, 1) * daily * _chance.uniform(0.8, 1.2)), 0)
 
@@ -82,30 +91,52 @@ def record_past(url: str, *, is_calm: bool) -> None:
     asyncio.run(_record_past(url, _calm_shapes() if is_calm else SHAPES))
 
 
+#: The rates that the calm traffic has for other queues than SHAPES says.
+_CALM_RATES = {"mail": 120.0, "search-index": 60.0}
+
+
 def _calm_shapes() -> dict[str, Shape]:
     return {
-        name: replace(shape, lost=0, waiting=min(shape.waiting, _MAX_CALM), is_growing=False)
+        name: replace(
+            shape, lost=0, waiting=min(shape.waiting, _MAX_CALM), is_growing=False,
+            rate=_CALM_RATES.get(name, shape.rate), burst=0,
+        )
         for name, shape in SHAPES.items()
         if name != "orders-dead"
-    }
+    }  # fmt: skip
 
 
 async def _record_past(url: str, shapes: dict[str, Shape]) -> None:
     with redis.Redis.from_url(url) as raw:
-        now = int(raw.time()[0]) // 60
+        now, second = divmod(int(raw.time()[0]), 60)
         begin = (now - _DAYS * _DAY) // 60 * 60
         last_day = (now - _DAY) // 60 * 60
         for name in shapes:
             raw.hset(f"rsmq:{name}:Q", "created", begin * 60)
         minutes = [*range(begin, last_day, 60), *range(last_day, now + 1)]
         shown = dict.fromkeys(shapes, 0)
+        sent = {
+            name: [shape.sent(ago) for ago in range(now - begin, -1, -1)]
+            for name, shape in shapes.items()
+        }
         async with AsyncRSMQ.from_url(url) as queues:
             for before, minute in zip([begin - 1, *minutes], minutes, strict=False):
                 if not _GAP[0] < now - minute < _GAP[1]:
-                    _set_queues(raw, shapes, (minute, minute - before), now - minute, shown)
+                    of_step = {
+                        name: sum(each[max(before - begin, 0) : minute - begin])
+                        for name, each in sent.items()
+                    }
+                    times = minute, minute - before, now - minute
+                    _set_queues(raw, shapes, of_step, times, shown)
                     await record_queues(queues, minute)
-        for name in shapes:
+        for name, numbers in sent.items():
             raw.unlink(f"rsmq:{name}")
+            # The traffic has the rest of the present minute, so that the past ends without a gap.
+            numbers[-1] = numbers[-1] * second // 60
+            raw.hincrby(f"rsmq:{name}:Q", "totalsent", numbers[-1])
+            raw.hincrby(f"rsmq:{name}:Q", "totalrecv", numbers[-1])
+            if name in CALLS:
+                record_past_calls(raw, name, begin * 60, now, numbers)
 
 
 def _due(minute: int) -> int:
@@ -116,14 +147,14 @@ def _due(minute: int) -> int:
 def _set_queues(
     raw: redis.Redis,
     shapes: dict[str, Shape],
-    minutes: tuple[int, int],
-    ago: int,
+    sent_by_name: dict[str, int],
+    times: tuple[int, int, int],
     shown: dict[str, int],
 ) -> None:
-    minute, length = minutes
+    minute, length, ago = times
     with raw.pipeline(transaction=False) as pipe:
         for name, shape in shapes.items():
-            sent = sum(map(shape.sent, range(minute - length, minute)))
+            sent = sent_by_name[name]
             pipe.hincrby(f"rsmq:{name}:Q", "totalsent", sent)
             pipe.hincrby(f"rsmq:{name}:Q", "totalrecv", sent + sent * shape.lost // 100)
             wanted = shape.visible(ago, sent // length)

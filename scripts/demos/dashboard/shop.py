@@ -22,9 +22,10 @@ BLOCKING = "slow.example"
 queues = RSMQ.from_url("redis://127.0.0.1:6379/0", codec=JSON)  # --url has the server
 worker = Worker(queues, concurrency=12)
 thumbnails = Worker(queues, concurrency=2)
+canary = Worker(queues, concurrency=12)
 rates = Worker(queues, concurrency=4)
 
-_chance = random.Random()  # noqa: S311
+_chance = random.Random(23)  # noqa: S311
 
 
 @worker.listener("orders", max_retries=2, backoff=fixed(3), dead_letter_queue="orders-dead")
@@ -35,6 +36,15 @@ def handle_order(order: dict[str, Any], message: Delivery) -> None:
         os._exit(1)
     if message.attempt == 1 and _chance.random() < 0.02:  # noqa: PLR2004
         raise ConnectionError(f"payments.example:443: connection reset, order {order['number']}")
+    _price(order)
+    time.sleep(0.02)
+
+
+@canary.listener("orders", max_retries=2, backoff=fixed(3), dead_letter_queue="orders-dead")
+def handle_order_of_new_version(order: dict[str, Any], message: Delivery) -> None:
+    """Price an order, as a version does that asks the payments without a retry of its own."""
+    if message.attempt == 1 and _chance.random() < 0.3:  # noqa: PLR2004
+        raise TimeoutError(f"payments.example:443: no answer in 1 s, order {order['number']}")
     _price(order)
     time.sleep(0.02)
 

@@ -15,7 +15,14 @@ from typing import Any
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.pages.charts import Chart, make_chart
 from rsmq.web.pages.formats import plural, show_name, show_number
-from rsmq.web.pages.recent_changes import Entries, read_changes, read_marks, say_changes, say_who
+from rsmq.web.pages.recent_changes import (
+    Entries,
+    read_changes,
+    read_marks,
+    say_changes,
+    say_marks,
+    say_who,
+)
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import SPANS, Figure, counted, history_query, spark_of
 from rsmq.web.pages.views.queues import make_rows, queue_columns
@@ -31,8 +38,8 @@ _PAGES = {"webhook-stopped": "webhooks", "alerts-not-sent": "alerts"}
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
     """
-    Return the values: twelve commands, and two for each 150 queues of the namespace. The calls of
-    tasks are read once a minute: a command for each 150 queues, and for each 50 tasks.
+    Return the values: fifteen commands, and three for each 150 queues of the namespace. The calls
+    of tasks are read once a minute: a command for each 150 queues, and for each 50 tasks.
     """
     found, longest, workers = await asyncio.gather(
         call.read("/alerts"),
@@ -112,7 +119,7 @@ async def _draw_calls(
 #: The queues that have an area of their own, and the number of the colour of failures.
 _BUSIEST, _FAILED = 5, 7
 #: Alerts of acts of users, or caused by another visibility timeout.
-_BY_PEOPLE = {"paused", "purged", "received-again", "new-dead-letters"}
+_BY_PEOPLE = {"paused", "purged", "received-again", "new-dead-letters", "failing"}
 
 
 async def _with_changes(call: PageCall, alerts: list[Any]) -> list[Any]:
@@ -138,6 +145,8 @@ def _may_silence(call: PageCall, alert: Mapping[str, Any]) -> bool:
 def _notes(alert: Mapping[str, Any], entries: Entries, now_ms: float) -> list[str]:
     if not entries or alert["kind"] not in _BY_PEOPLE:
         return []
+    if alert["kind"] == "failing":
+        return say_marks(entries, now_ms)
     if alert["kind"] in {"paused", "purged"}:
         who = say_who(entries, alert["kind"], alert["queue"], alert["since_ms"])
         return [who] if who else []

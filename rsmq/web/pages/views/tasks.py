@@ -4,12 +4,15 @@ The tasks, each with how its calls went.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
+from rsmq.explain.alerts.failures import compare_failures
 from rsmq.web.pages.links import with_query
+from rsmq.web.pages.recent_changes import read_marks
 from rsmq.web.pages.table import PageCall, PageEntry
-from rsmq.web.pages.views.figures import SPANS, Column, find_span, sortable, spark_of
+from rsmq.web.pages.views.figures import MINUTE, SPANS, Column, find_span, sortable, spark_of
 from rsmq.web.table import Scope
 
 _DEFAULT = "-calls"
@@ -39,8 +42,19 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     sort = query.get("sort", _DEFAULT)
     key = _KEYS.get(sort.removeprefix("-"), _KEYS["calls"])
     rows.sort(key=key, reverse=sort.startswith("-"))
+    start_ms = min((each["start_ms"] for each in tasks), default=0)
     return {
-        "tasks": [{**each, "spark": spark_of(each["calls_by_step"])} for each in rows],
+        "tasks": [
+            {
+                **each,
+                "spark": spark_of(each["calls_by_step"]),
+                "compared": compare_failures(each["calls_by_step"], each["failed_by_step"])
+                if span.step == MINUTE
+                else None,
+            }
+            for each in rows
+        ],
+        "marks": await read_marks(call, queue, start_ms, time.time() * 1000) if tasks else [],
         "columns": _columns(query),
         "spans": [(each, with_query({**query, "span": each.name})) for each in SPANS],
         "span": span,
