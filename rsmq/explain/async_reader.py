@@ -25,6 +25,8 @@ from rsmq.explain.operations import (
     read_rates,
     read_streams,
 )
+from rsmq.figures.facts import GROUPS, LargestGroup
+from rsmq.figures.reading import read_queues_in_steps
 from rsmq.model import StoredMessage
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.schedules.operations import read_schedules
@@ -124,6 +126,11 @@ async def _find_memory(client: AsyncRSMQ[Any]) -> tuple[int, int] | None:
         return None
 
 
+async def _find_largest_group(client: AsyncRSMQ[Any], qname: str) -> LargestGroup | None:
+    found = await client.run_steps(read_queues_in_steps(client.namespace, [qname], GROUPS))
+    return found[qname][GROUPS] if qname in found else None
+
+
 async def _find_purge(client: AsyncRSMQ[Any], facts: ObservedQueue) -> Deletion | None:
     """Return the last purge of a queue, if it has removed messages and can be undone."""
     try:
@@ -166,7 +173,7 @@ async def observe_queue(
     rsmq: AsyncRSMQ[Any], qname: str, *, sees_server: bool = True
 ) -> ObservedQueue:
     """
-    Return what is known of a queue, from six round trips, and seven if it is empty.
+    Return what is known of a queue, from seven round trips, and eight if it is empty.
 
     Of workers that died it also reads what they had in flight, in a round trip each and one for
     all. Nothing is changed.
@@ -182,6 +189,7 @@ async def observe_queue(
     facts = await rsmq.run(read_queue_state(rsmq.namespace, qname))
     facts = replace(
         facts,
+        largest_group=await _find_largest_group(rsmq, qname),
         held=await _find_held(rsmq, facts),
         targets=await _find_targets(rsmq, qname),
         schedules=await _find_schedules(rsmq, qname),

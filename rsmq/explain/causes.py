@@ -40,6 +40,7 @@ class Cause(StrEnum):
         RECEIVED_AGAIN: it was received again and again, and neither deleted nor retried; of a
             queue: one of its messages was.
         OVER_LIMIT: it has had all its attempts: the next receive makes it a dead letter.
+        FLOODED: one group or limit key has most of the messages that wait, and others wait too.
         LIMITED: the limits of the queue allow no receive now.
         WEBHOOK_STOPPED: nothing is pushed to a webhook of the queue.
         NO_WORKER: no live worker listens, no stream of Spark reads, and nothing is received.
@@ -75,6 +76,7 @@ class Cause(StrEnum):
     EXPIRES = "expires"
     RECEIVED_AGAIN = "received-again"
     OVER_LIMIT = "over-limit"
+    FLOODED = "flooded"
     LIMITED = "limited"
     WEBHOOK_STOPPED = "webhook-stopped"
     NO_WORKER = "no-worker"
@@ -181,7 +183,7 @@ def _causes_of_messages(facts: ObservedQueue) -> list[Cause]:
     if facts.is_received_again and facts.settles_ms is None:
         causes.append(Cause.RECEIVED_AGAIN)
     if attributes.visible_messages:
-        causes += [*_limit(facts), *_push(facts)]
+        causes += [*_flood(facts), *_limit(facts), *_push(facts)]
         consumption = _consumption(facts)
         if facts.handlers_fail and Cause.NO_WORKER not in consumption:
             # A message that is received and fails stays: the queue is not being drained.
@@ -199,6 +201,11 @@ def _causes_of_messages(facts: ObservedQueue) -> list[Cause]:
     if facts.is_received_again and facts.settles_ms is not None:
         causes.append(Cause.RECEIVED_AGAIN)
     return causes
+
+
+def _flood(facts: ObservedQueue) -> list[Cause]:
+    is_flooded = facts.largest_group is not None and facts.largest_group.floods
+    return [Cause.FLOODED] if is_flooded else []
 
 
 def _limit(facts: ObservedQueue) -> list[Cause]:

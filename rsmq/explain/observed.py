@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from rsmq.figures import HiddenCounts
-from rsmq.figures.facts import RepeatedReceives
+from rsmq.figures.facts import LargestGroup, RepeatedReceives
 from rsmq.jobs.status import JobStatus
 from rsmq.model import DeadLetterReason, QueueAttributes
 from rsmq.schedules.definition import StoredSchedule
@@ -161,6 +161,7 @@ class ObservedQueue:
         memory: the used bytes and ``maxmemory`` of Redis; None if there is no limit, or if it was
             not read.
         streams: the streams of Spark that read from it, also those that wait for messages.
+        largest_group: the group or limit key with the most messages; None without groups.
     """
 
     name: str
@@ -180,6 +181,7 @@ class ObservedQueue:
     schedules: tuple[StoredSchedule, ...] = ()
     memory: tuple[int, int] | None = None
     streams: tuple[StreamInfo, ...] = ()
+    largest_group: LargestGroup | None = None
 
     @property
     def stopped_targets(self) -> list[PushTarget]:

@@ -26,6 +26,8 @@ from rsmq.explain.operations import (
     read_rates,
     read_streams,
 )
+from rsmq.figures.facts import GROUPS, LargestGroup
+from rsmq.figures.reading import read_queues_in_steps
 from rsmq.model import StoredMessage
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.schedules.operations import read_schedules
@@ -123,6 +125,11 @@ def _find_memory(client: RSMQ[Any]) -> tuple[int, int] | None:
         return None
 
 
+def _find_largest_group(client: RSMQ[Any], qname: str) -> LargestGroup | None:
+    found = client.run_steps(read_queues_in_steps(client.namespace, [qname], GROUPS))
+    return found[qname][GROUPS] if qname in found else None
+
+
 def _find_purge(client: RSMQ[Any], facts: ObservedQueue) -> Deletion | None:
     """Return the last purge of a queue, if it has removed messages and can be undone."""
     try:
@@ -163,7 +170,7 @@ def _add_rates(client: RSMQ[Any], facts: ObservedQueue) -> ObservedQueue:
 
 def observe_queue(rsmq: RSMQ[Any], qname: str, *, sees_server: bool = True) -> ObservedQueue:
     """
-    Return what is known of a queue, from six round trips, and seven if it is empty.
+    Return what is known of a queue, from seven round trips, and eight if it is empty.
 
     Of workers that died it also reads what they had in flight, in a round trip each and one for
     all. Nothing is changed.
@@ -179,6 +186,7 @@ def observe_queue(rsmq: RSMQ[Any], qname: str, *, sees_server: bool = True) -> O
     facts = rsmq.run(read_queue_state(rsmq.namespace, qname))
     facts = replace(
         facts,
+        largest_group=_find_largest_group(rsmq, qname),
         held=_find_held(rsmq, facts),
         targets=_find_targets(rsmq, qname),
         schedules=_find_schedules(rsmq, qname),

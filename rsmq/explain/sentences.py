@@ -11,6 +11,7 @@ from rsmq.errors.printable import escape_unprintable, format_count
 from rsmq.explain.causes import Cause
 from rsmq.explain.observed import IDLE_MINUTES, ObservedMessage, ObservedQueue
 from rsmq.figures import HiddenCounts
+from rsmq.model import QueueAttributes
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash.deletion import UNKNOWN_CALLER, Deletion, DeletionKind
 from rsmq.webhooks.shared_breaker import PushTarget
@@ -351,6 +352,33 @@ def _limited(facts: ObservedQueue) -> str:
     )
 
 
+def describe_flood(facts: ObservedQueue) -> str:
+    """Return which group or limit key holds up the others, and what the limits are."""
+    found, attributes = facts.largest_group, facts.attributes
+    if found is None:
+        return ""
+    kind = "Group" if found.name.limit_key is None else "Limit key"
+    name = found.name.limit_key or found.name.group
+    held = f", and {found.held_back:,} more are held back" if found.held_back else ""
+    limits = []
+    if found.name.max_running:
+        limits.append(f"the key lets {found.name.max_running:,} of its messages run at a time")
+    if attributes.max_running or attributes.rate:
+        limits.append(f"the queue allows {_show_limits(attributes)}")
+    text = f" {' and '.join(limits).capitalize()}." if limits else ""
+    others = format_count(found.total - found.admitted, "message")
+    return (
+        f"{kind} {name} floods queue {facts.name}: it has {found.admitted:,} of the "
+        f"{found.total:,} messages that may run{held}. So {others} of others "
+        f"{'waits' if found.total - found.admitted == 1 else 'wait'} among them.{text}"
+    )
+
+
+def _show_limits(attributes: QueueAttributes) -> str:
+    most = f"{attributes.max_running:,} in flight" if attributes.max_running else None
+    return " and ".join(filter(None, [most, attributes.rate]))
+
+
 def _workers_busy(facts: ObservedQueue) -> str:
     live = facts.live_workers
     calls = format_count(sum(each.running for each in live), "call")
@@ -574,6 +602,7 @@ _OF_QUEUE: Mapping[Cause, Callable[[ObservedQueue], str]] = {
     Cause.WAITING: _visible, Cause.ALL_HIDDEN: _all_hidden, Cause.DEAD_WORKER: _dead_worker,
     Cause.EMPTY: _empty, Cause.RECEIVED_AGAIN: _message_received_again,
     Cause.CRASH_LOOP: _crash_loop, Cause.WEBHOOK_STOPPED: _webhook_stopped,
+    Cause.FLOODED: describe_flood,
     Cause.LATE_SCHEDULE: _late_schedule, Cause.BLOCKED_WORKER: _blocked_worker,
     Cause.MEMORY: lambda facts: describe_memory(facts.memory or (0, 1)),
 }  # fmt: skip

@@ -25,6 +25,7 @@ from rsmq.history.records import (
 )
 from rsmq.model import QueueAttributes
 from rsmq.operations.replies import parse_attributes
+from rsmq.wire.groups import GroupName, parse_group
 from rsmq.wire.names import decode_name
 from rsmq.wire.stored import parse_integer, parse_number, parse_time
 
@@ -284,6 +285,40 @@ def _parse_next(values: list[Any], _name: str, _now_ms: int) -> tuple[NextMessag
     )
 
 
+@dataclass(frozen=True, slots=True)
+class LargestGroup:
+    """
+    The group or the limit key of a queue with the most admitted messages: those that may run.
+
+    Attributes:
+        name: the group.
+        admitted: how many admitted messages it has.
+        held_back: how many it has held back.
+        total: the admitted messages of all groups of the queue.
+    """
+
+    name: GroupName
+    admitted: int
+    held_back: int
+    total: int
+
+    @property
+    def floods(self) -> bool:
+        """Whether it has most of the messages that may run, and other groups wait among them."""
+        is_most = self.admitted >= max(_MIN_FLOOD, _FLOOD_SHARE * self.total)
+        return self.total > self.admitted and is_most
+
+
+#: A group with so many messages, and with such a share of all, floods its queue.
+_MIN_FLOOD, _FLOOD_SHARE = 50, 0.6
+
+
+def parse_largest_group(stored: Sequence[bytes], *_: object) -> LargestGroup:
+    """Return what ``largest_group.lua`` has returned."""
+    name, *numbers = stored
+    return LargestGroup(parse_group(name), *map(int, numbers))
+
+
 #: The attributes and counts of a queue: 10 µs of Redis's time.
 ATTRIBUTES: QueueFact[QueueAttributes] = QueueFact(
     "attributes", lambda stored, *_: parse_attributes(stored), 50
@@ -298,6 +333,8 @@ RATES = QueueFact("rates", _parse_rate, 150, has_history=True)
 HIDDEN: QueueFact[HiddenCounts] = QueueFact("hidden", lambda stored, *_: parse_hidden(stored), 10)
 #: The next delayed and retrying messages, of the next 50 hidden ones.
 NEXT = QueueFact("next", _parse_next, 10)
+#: The group with the most admitted messages, by a sample of 50 of them: 50 µs; None without groups.
+GROUPS = QueueFact("groups", parse_largest_group, 10)
 #: The bytes of its bodies, by a sample of 20 messages: 20 µs.
 BODIES: QueueFact[int] = QueueFact("bodies", lambda stored, *_: int(stored), 25)
 #: When messages of receipts are visible again, Unix ms; None if one was settled or received again.

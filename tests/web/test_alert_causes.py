@@ -139,6 +139,14 @@ async def _blocked_worker(place):
     await place.queues.run(register_worker(worker, info, ttl=60, dead="token"))
 
 
+async def _flooded(place):
+    for key, number in (("acme", 120), ("initech", 2)):
+        await place.queues.send_messages(
+            "q", ["m"] * number, limit_keys=[key] * number, max_running=200
+        )
+    await place.register()
+
+
 async def _webhook_stopped(place):
     await place.queues.send_message("q", "m")
     await _store_target(place, Breaker(TargetState.OPEN, text="503"))
@@ -189,6 +197,7 @@ async def _dead_worker_whose_message_another_one_has(place):
         (_blocked_worker, AlertKind.BLOCKED_WORKER, Cause.BLOCKED_WORKER),
         (_crash_loop, AlertKind.CRASH_LOOP, Cause.CRASH_LOOP),
         (_dead_worker_whose_message_another_one_has, None, Cause.ALL_HIDDEN),
+        (_flooded, AlertKind.FLOODED, Cause.FLOODED),
         (_webhook_stopped, AlertKind.WEBHOOK_STOPPED, Cause.WEBHOOK_STOPPED),
         (_webhook_pushes, None, Cause.WAITING),
         (_late_schedule, AlertKind.LATE_SCHEDULE, Cause.LATE_SCHEDULE),

@@ -222,6 +222,34 @@ async def test_a_deploy_that_doubled_the_failures_of_a_task_is_named_with_its_ma
     assert "v2.4" in tasks
 
 
+async def test_a_limit_key_that_floods_a_queue_is_named_with_the_limits(http, queues):
+    await queues.create_queue("imports")
+    await queues.set_queue_limits("imports", max_running=2)
+
+    async def send(key, number, most):
+        await queues.send_messages(
+            "imports", ["m"] * number, limit_keys=[key] * number, max_running=most
+        )
+
+    await send("globex", 100, 1)
+    await send("hooli", 3, 5)
+    # 99 of globex are held back, and delay none of hooli.
+    assert "flooded" not in await _alerts(http)
+    await send("acme", 260, 200)
+    alert = (await _alerts(http))["flooded"]
+    assert alert["text"] == (
+        "Limit key acme floods queue imports: it has 200 of the 204 messages that may run, and 60 "
+        "more are held back. So 4 messages of others wait among them. The key lets 200 of its "
+        "messages run at a time."
+    )
+    why = (await http("GET", "/queues/imports/why")).json
+    assert why["cause"] == "flooded"
+    assert "run at a time and the queue allows 2 in flight." in why["sentence"]
+    page = await read_page(open_pages(http), "/queues/imports")
+    assert 'href="/actions/set-limits?queue=imports">Change the limits' in page
+    assert 'href="/queues/imports">imports</a>' in await read_page(http, "/")
+
+
 def _pack(number):
     packed = bytearray()
     while number > 127:

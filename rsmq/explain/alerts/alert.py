@@ -30,6 +30,7 @@ class AlertKind(Enum):
     FLOW_STUCK = "flow-stuck"
     FAILING = "failing"
     PAUSED = "paused"
+    FLOODED = "flooded"
     GROWING = "growing"
     NOT_RECORDED = "not-recorded"
     ALERTS_NOT_SENT = "alerts-not-sent"
@@ -48,6 +49,7 @@ CAUSES: Mapping[AlertKind, frozenset[Cause]] = {
     AlertKind.RECEIVED_AGAIN: frozenset({Cause.RECEIVED_AGAIN}),
     AlertKind.LATE_SCHEDULE: frozenset({Cause.LATE_SCHEDULE}),
     AlertKind.PAUSED: frozenset({Cause.PAUSED}),
+    AlertKind.FLOODED: frozenset({Cause.FLOODED}),
     AlertKind.GROWING: frozenset({Cause.FILLED_FASTER}),
 }
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from rsmq.explain.alerts.record import AlertRecord
 from rsmq.explain.observed import ObservedMessage, ObservedQueue
 from rsmq.explain.rates import with_rates
-from rsmq.figures.facts import QueueActivity, QueueBacklog
+from rsmq.figures.facts import LargestGroup, QueueActivity, QueueBacklog
 from rsmq.history.call_records import TaskFigures
 from rsmq.model import QueueAttributes
 from rsmq.schedules.definition import StoredSchedule
@@ -102,6 +102,7 @@ class AlertFacts:
         sees_all: whether alerts about no single queue may be known.
         flows: the flows that may be stuck.
         tasks: the figures of tasks in the last hour.
+        groups: of the queues of ``activities``, the group with the most messages.
     """
 
     now_ms: int
@@ -121,6 +122,7 @@ class AlertFacts:
     bodies: Mapping[str, int] = field(default_factory=dict)
     flows: Sequence[WaitingFlow] = ()
     tasks: Sequence[TaskFigures] = ()
+    groups: Mapping[str, LargestGroup] = field(default_factory=dict)
 
     def observe(self, state: QueueBacklog) -> ObservedQueue:
         """Return what is known of a queue, as ``why`` reads it of one."""
@@ -130,6 +132,7 @@ class AlertFacts:
             _attributes_of(state),
             tuple(each for each in self.workers if state.name in each.queues),
             repeated=state.repeated,
+            largest_group=self.groups.get(state.name),
             resumed_ms=state.resumed_ms,
             held={name: each.by_queue.get(state.name, 0) for name, each in self.held.items()},
         )

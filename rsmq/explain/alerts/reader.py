@@ -25,7 +25,7 @@ from rsmq.explain.async_reader import observe_message
 from rsmq.explain.held import choose_dead, read_held
 from rsmq.explain.observed import find_repeated_deaths, is_nearly_full
 from rsmq.explain.operations import read_memory
-from rsmq.figures.facts import ACTIVITY, BODIES, QueueActivity, QueueBacklog
+from rsmq.figures.facts import ACTIVITY, BODIES, GROUPS, LargestGroup, QueueActivity, QueueBacklog
 from rsmq.figures.reading import read_queues_in_steps
 from rsmq.history.call_records import TaskFigures
 from rsmq.jobs.flows.operations import list_flows, read_flow
@@ -85,10 +85,11 @@ async def read_facts(
     now_ms, workers = parse_workers(*found)
     shown = [each for each in workers if sees_all or any(map(may_see, each.queues))]
     deaths = find_repeated_deaths(shown, now_ms) if read_removals is not None else []
+    activities, groups = await _read_activities(queues, states.values(), now_ms)
     return AlertFacts(
         now_ms,
         states,
-        await _read_activities(queues, states.values(), now_ms),
+        activities,
         shown,
         await _read_held(queues, shown, may_see),
         [each for _, each in parse_targets(stored[1]) if may_see(each.queue)],
@@ -107,6 +108,7 @@ async def read_facts(
         await _read_bodies(queues, states) if memory and is_nearly_full(memory) else {},
         await _read_waiting_flows(queues, now_ms) if sees_all else [],
         tasks,
+        groups,
     )
 
 
@@ -116,12 +118,16 @@ async def _nothing() -> None:
 
 async def _read_activities(
     queues: Client, states: Iterable[QueueBacklog], now_ms: int
-) -> dict[str, QueueActivity]:
+) -> tuple[dict[str, QueueActivity], dict[str, LargestGroup]]:
     chosen = [each for each in states if may_need_activity(each, now_ms)]
     chosen.sort(key=lambda each: each.visible_since_ms or 0)
     names = [each.name for each in chosen[:_MAX_QUEUES]]
-    found = await queues.run_steps(read_queues_in_steps(queues.namespace, names, ACTIVITY))
-    return {name: each[ACTIVITY] for name, each in found.items()}
+    reading = read_queues_in_steps(queues.namespace, names, ACTIVITY, GROUPS)
+    found = await queues.run_steps(reading)
+    return (
+        {name: each[ACTIVITY] for name, each in found.items() if ACTIVITY in each},
+        {name: group for name, each in found.items() if (group := each.get(GROUPS))},
+    )
 
 
 async def _read_bodies(queues: Client, states: Mapping[str, QueueBacklog]) -> Mapping[str, int]:

@@ -23,6 +23,7 @@ from rsmq.explain.observed import (
     is_nearly_full,
 )
 from rsmq.explain.sentences import (
+    describe_flood,
     describe_late_schedule,
     describe_memory,
     describe_message_cause,
@@ -88,6 +89,8 @@ def _find_queue_alerts(facts: AlertFacts) -> Iterator[Alert]:
             continue
         if causes & CAUSES[AlertKind.RECEIVED_AGAIN]:
             yield received_again(facts, state, queue)
+        if causes & CAUSES[AlertKind.FLOODED]:
+            yield _flooded(state, queue)
         if causes & CAUSES[AlertKind.NOT_RECEIVED]:
             yield from _not_received(state, queue)
         elif causes & CAUSES[AlertKind.GROWING] and state.name in facts.activities:
@@ -188,6 +191,15 @@ def _not_received(state: QueueBacklog, queue: ObservedQueue) -> Iterator[Alert]:
             else f"Nothing was received in the last {IDLE_MINUTES} minutes."
         ),
         int(since), state.name,
+    )  # fmt: skip
+
+
+def _flooded(state: QueueBacklog, queue: ObservedQueue) -> Alert:
+    return Alert(
+        AlertKind.FLOODED, "warn", state.name, describe_flood(queue),
+        "Raise the limit of the queue, or move or delete messages of the key. Its sender may pass "
+        "a smaller max_running, so that other keys have their turns.",
+        None, state.name,
     )  # fmt: skip
 
 

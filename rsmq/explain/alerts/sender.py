@@ -147,8 +147,9 @@ class AlertSender(BackgroundTask):
         found = await client.run_steps(read_queues_in_steps(client.namespace, names, BACKLOG))
         states = {name: each[BACKLOG] for name, each in found.items()}
         facts = await read_facts(
-            client, (states, 0.0), lambda _: True, sees_all=True, read_removals=self._read_removals
-        )
+            client, (states, 0.0), lambda _: True, sees_all=True,
+            read_removals=self._read_removals, tasks=await client.task_figures(names),
+        )  # fmt: skip
         return find_alerts(facts)
 
     async def _change(self, changes: Sequence[Change]) -> tuple[bool, AlertRecord]:

@@ -24,6 +24,7 @@
 -- @include next_messages.lua
 -- @include held_messages.lua
 -- @include queue_bodies.lua
+-- @include largest_group.lua
 
 local queues = KEYS
 local facts, width, prefix, fresh, sample, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -49,6 +50,8 @@ local function read(fact, hash, zset, history)
     return next_messages(hash, zset, options)
   elseif fact == 'bodies' then
     return queue_bodies(hash, zset)
+  elseif fact == 'groups' then
+    return largest_group(zset)
   end
   return held_messages(hash, zset, options)
 end

@@ -33,7 +33,7 @@ from .traffic import create_queues
 
 _WORKERS = {"shop-1": "worker", "shop-2": "worker", "thumbs-1": "thumbnails"}
 #: Those that only an incident has.
-_OTHERS = {"rates-1": "rates", "books-1": "books", "shop-3": "canary"}
+_OTHERS = {"rates-1": "rates", "books-1": "books", "shop-3": "canary", "imports-1": "imports"}
 #: A worker that has died is started again after this time, so that it is seen dead.
 _DEAD_SECONDS = 20
 _SECONDS_BETWEEN_KILLS = 70

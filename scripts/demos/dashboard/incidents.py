@@ -103,6 +103,18 @@ def _deploy(demo: Demo) -> None:
     demo.call("marks", text="v2.4 on shop-3")
 
 
+def _flood_imports(demo: Demo) -> None:
+    with RSMQ.from_url(demo.redis, codec=JSON) as queues:
+        queues.create_queue("imports")
+        queues.set_queue_limits("imports", max_running=2)
+        for tenant, number in (("acme", 400), ("initech", 4), ("globex", 3), ("hooli", 2)):
+            queues.send_messages(
+                "imports", [{"tenant": tenant, "file": each} for each in range(number)],
+                limit_keys=[tenant] * number, max_running=300,
+            )  # fmt: skip
+        demo.start_worker("imports-1")
+
+
 INCIDENTS = {
     "stuck-queue": Incident(
         _pause_orders,
@@ -147,6 +159,11 @@ INCIDENTS = {
         _send_flow,
         "anna waits for a receipt. Find out at which node the flow is stuck, and why, and let "
         "it continue: the bank answers again.",
+    ),
+    "flood": Incident(
+        _flood_imports,
+        "The tenants initech, globex and hooli wait for their imports. Find out who floods the "
+        "queue, and move that tenant's messages out of the way.",
     ),
     "bad-deploy": Incident(
         _deploy,

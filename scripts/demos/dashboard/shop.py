@@ -23,6 +23,7 @@ queues = RSMQ.from_url("redis://127.0.0.1:6379/0", codec=JSON)  # --url has the 
 worker = Worker(queues, concurrency=12)
 thumbnails = Worker(queues, concurrency=2)
 canary = Worker(queues, concurrency=12)
+imports = Worker(queues, concurrency=8)
 rates = Worker(queues, concurrency=4)
 
 _chance = random.Random(23)  # noqa: S311
@@ -38,6 +39,12 @@ def handle_order(order: dict[str, Any], message: Delivery) -> None:
         raise ConnectionError(f"payments.example:443: connection reset, order {order['number']}")
     _price(order)
     time.sleep(0.02)
+
+
+@imports.listener("imports", max_retries=1, drop=True)
+def import_products(_: Any) -> None:
+    """Import the products of a tenant, into a database that has room for two imports."""
+    time.sleep(2)
 
 
 @canary.listener("orders", max_retries=2, backoff=fixed(3), dead_letter_queue="orders-dead")
