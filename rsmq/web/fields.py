@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any
 
 from rsmq.errors import RSMQError, show
 
@@ -202,42 +201,6 @@ class Field:
     required: bool = False
     rule: Mapping[str, Any] = field(default_factory=dict)
     items: tuple[Field, ...] = ()
-
-
-_SHAPES = {
-    str: Shape.TEXT, int: Shape.WHOLE, float: Shape.NUMBER, bool: Shape.FLAG, Any: Shape.ANY,
-}  # fmt: skip
-
-
-def fields_of(answer: type, described: tuple[Field, ...] = ()) -> tuple[Field, ...]:
-    """
-    Return the fields of an answer.
-
-    Args:
-        answer: a TypedDict, in whose annotations are the texts of its keys, as in
-            ``Annotated[int, "Messages in the queue."]``, and after a text the rule, or the kind of
-            a time.
-        described: the fields of those keys that have no text there.
-    """
-    known = {each.name: each for each in described}
-    notes = get_type_hints(answer, include_extras=True)
-    return tuple(
-        known.get(name) or _field_of(name, form, *notes[name].__metadata__)
-        for name, form in get_type_hints(answer).items()
-    )
-
-
-def _field_of(name: str, form: Any, text: str, *notes: Shape | dict[str, Any]) -> Field:
-    if get_origin(form) in {Union, UnionType}:
-        form = get_args(form)[0]  # the other one is None
-    found: Any = {type(each): each for each in notes}
-    kind = found.get(Shape) or _SHAPES.get(form, Shape.OBJECT)
-    if get_origin(form) is list:
-        [form] = get_args(form)
-        kind = Shape.OBJECTS if is_typeddict(form) else Shape.NUMBERS
-        kind = Shape.TEXTS if form is str else kind
-    items = fields_of(form) if is_typeddict(form) else ()
-    return Field(name, kind, text, rule=found.get(dict, {}), items=items)
 
 
 def between(low: float, high: float) -> dict[str, Any]:

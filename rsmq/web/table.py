@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 from rsmq.codecs import Codec
 from rsmq.model import Message
 from rsmq.search.redaction import Redaction
+from rsmq.web.answers import fields_of
 from rsmq.web.bodies import whole_bodies_of
 from rsmq.web.client import Client
-from rsmq.web.fields import Field, fields_of
+from rsmq.web.fields import Field
 from rsmq.web.walks import QueueWalks
 
 #: The content of an answer.

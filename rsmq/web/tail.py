@@ -13,7 +13,7 @@ import json
 import secrets
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -239,13 +239,13 @@ class QueueTail:
             self._counts[id] = count
             self._add("received", {**shown, "receive_count": count})
 
-    def _add(self, event: str, data: dict[str, Any]) -> None:
+    def _add(self, event: str, data: Mapping[str, Any]) -> None:
         now_ms = self._follower.now_ms
         self._events.append(_encode(event, data, f"{now_ms}.{self.name}.{self._next}"))
         self._next += 1
 
 
-def _encode(event: str, data: dict[str, Any], id: str | None = None) -> bytes:
+def _encode(event: str, data: Mapping[str, Any], id: str | None = None) -> bytes:
     # JSON of ASCII has no line ends, which would end the event.
     lines = [f"event: {event}", f"data: {json.dumps(data)}"]
     return "\n".join([*([f"id: {id}"] if id else []), *lines, "", ""]).encode()

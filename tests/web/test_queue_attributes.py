@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rsmq.vocabulary.queues import CREATE, QUEUE_ATTRIBUTES, SET
-from rsmq.web.routes.queues import QUEUE_RESULT
+from rsmq.web.answers import fields_of
+from rsmq.web.routes.forms import QueueJson
 
 _HTML = {"accept": "text/html"}
 #: A value of each attribute that is a number, and what HTTP shows of it.
@@ -15,7 +16,7 @@ async def test_http_sets_and_shows_each_attribute(http, queues):
     assert made.status == 201
     shown = (await http("GET", "/queues/q")).json
     assert shown.keys() >= {each.name for each in QUEUE_ATTRIBUTES}
-    assert shown.keys() <= {each.name for each in QUEUE_RESULT}
+    assert shown.keys() == {each.name for each in fields_of(QueueJson)}
     assert {name: shown[name] for name in VALUES} == VALUES
     for name, value in VALUES.items():
         changed = await http("PATCH", "/queues/q", {name: value - 1})

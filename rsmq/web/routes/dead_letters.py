@@ -4,7 +4,7 @@ Operations on dead letters.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from rsmq.errors import InvalidValue
 from rsmq.explain.alerts.facts import dead_letter_queues
@@ -13,11 +13,31 @@ from rsmq.web.bulk.manager import MAX_RATE, OperationRequest
 from rsmq.web.bulk.records import OperationKind
 from rsmq.web.fields import Field, Refused, Shape, between
 from rsmq.web.routes.bulk import ANSWERS, BEFORE, SHOWN, begin, prefers_async, refuse_with
-from rsmq.web.routes.forms import QUEUE, choose, may, show_attributes
+from rsmq.web.routes.forms import QUEUE, QueueJson, choose, may, show_attributes
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 #: Messages of one request, so that it ends in time; a caller repeats it until none is left.
 _MAX_MESSAGES = 10_000
+
+
+class DeadLetterQueueJson(TypedDict):
+    """A queue with dead letters."""
+
+    queue: Annotated[str, "Its name."]
+    messages: Annotated[int, "Its messages."]
+    visible: Annotated[int, "Visible ones."]
+    new_messages: Annotated[int, "Those of the last hour."]
+    sources: Annotated[list[str], "The queues whose policies name it."]
+
+
+class DeadLetterQueuesJson(TypedDict):
+    """The queues with dead letters."""
+
+    queues: Annotated[
+        list[DeadLetterQueueJson],
+        "Those of policies, and those to which workers have moved messages; with new dead letters "
+        "first.",
+    ]
 
 
 async def _get_policy(call: ApiCall) -> ApiAnswer:
@@ -95,10 +115,10 @@ async def _redrive(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"messages": [{"old_id": old, "id": new} for old, new in pairs]})
 
 
-async def _list(call: ApiCall) -> ApiAnswer:
+async def _list(call: ApiCall) -> ApiAnswer[DeadLetterQueuesJson]:
     names = [name for name in await call.walks.names() if may(call, Scope.STATS, name)]
     states, _ = await call.walks.states(names)
-    shown: list[dict[str, Any]] = [
+    shown: list[DeadLetterQueueJson] = [
         {
             "queue": name,
             "messages": states[name].messages,
@@ -131,16 +151,14 @@ ROUTES = (
     Route(
         "GET", "/dead-letters", Scope.STATS, "List the dead-letter queues.", _list,
         ("list_queues",),
-        result=(Field("queues", Shape.OBJECTS, "Those of policies, and those to which "
-        "workers have moved messages; with new dead letters first: queue, messages, visible ones, "
-        "new_messages (of the last hour) and sources, the queues whose policies name it."),),
+        result=DeadLetterQueuesJson,
     ),
     Route(
         "PUT", "/queues/{queue}/dead-letter-policy", Scope.MANAGE,
         "Set the policy that moves messages received too often.", _set_policy,
         ("set_dead_letter_policy",),
         body=_POLICY,
-        result=(Field("name", Shape.TEXT, "The queue, with all its attributes."),),
+        result=QueueJson,
     ),
     Route(
         "GET", "/queues/{queue}/dead-letter-policy", Scope.STATS, "Read the policy.", _get_policy,
@@ -149,7 +167,7 @@ ROUTES = (
     Route(
         "DELETE", "/queues/{queue}/dead-letter-policy", Scope.MANAGE, "Remove the policy.",
         _remove_policy, ("set_dead_letter_policy",),
-        result=(Field("name", Shape.TEXT, "The queue, with all its attributes."),),
+        result=QueueJson,
     ),
     Route(
         "POST", "/queues/{queue}:sweep", Scope.MANAGE,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypedDict, TypeVar
 
 from rsmq.doctor.catalogue import OPT_IN_REPAIRS
 from rsmq.doctor.examination import examine
@@ -17,13 +17,37 @@ from rsmq.operations.queues import list_queues_in_steps
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.blocking import in_thread
 from rsmq.web.fields import Field, Refused, Shape
-from rsmq.web.routes.forms import may
+from rsmq.web.routes.forms import may, show_as
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 T = TypeVar("T")
 
 #: There is one examination at a time: it reads every message.
 _EXAMINING = threading.Lock()
+
+
+class FindingJson(TypedDict):
+    """A fault that the doctor has found."""
+
+    code: Annotated[str, "Its name."]
+    severity: Annotated[str, "error, warning or note."]
+    queue: Annotated[str | None, "Its queue; null of the server."]
+    text: Annotated[str, "It in a sentence."]
+    number: Annotated[int, "How often it was found."]
+    examples: Annotated[list[str], "Some ids."]
+    cause: Annotated[str, "Where it comes from."]
+    harm: Annotated[str, "Its harm."]
+    remedy: Annotated[str, "Its remedy."]
+    safe: Annotated[bool, "Whether a repair loses nothing."]
+    ways: Annotated[list[str], "Repairs that need a decision."]
+
+
+class ReportJson(TypedDict):
+    """An examination."""
+
+    queues: Annotated[int, "Examined queues."]
+    messages: Annotated[int, "Messages in them."]
+    findings: Annotated[list[FindingJson], "As rsmq doctor --json has them."]
 
 
 async def _alone(call: ApiCall, work: Callable[[Any], T]) -> T:
@@ -49,7 +73,7 @@ async def _alone(call: ApiCall, work: Callable[[Any], T]) -> T:
     return result
 
 
-async def _examine(call: ApiCall) -> ApiAnswer:
+async def _examine(call: ApiCall) -> ApiAnswer[ReportJson]:
     sees_all = may(call, Scope.PEEK, ALL_QUEUES)
     if "queue" in call.values:
         call.allow(Scope.PEEK, call.values["queue"])
@@ -67,13 +91,7 @@ async def _examine(call: ApiCall) -> ApiAnswer:
         call, lambda client: examine(client, names, tries_commands=tries_commands)
     )
     shown = [each for each in report.findings if sees_all or each.queue is not None]
-    return ApiAnswer(
-        {
-            "queues": report.queues,
-            "messages": report.messages,
-            "findings": _show(shown),
-        }
-    )
+    return ApiAnswer(show_as(ReportJson, report, findings=_show(shown)))
 
 
 async def _repair(call: ApiCall) -> ApiAnswer:
@@ -123,8 +141,8 @@ def _examine_again(client: Any, queue: str | None) -> tuple[Finding, ...]:
         return ()
 
 
-def _show(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    return list(map(Finding.as_dict, findings))
+def _show(findings: Iterable[Finding]) -> list[FindingJson]:
+    return [show_as(FindingJson, each) for each in findings]
 
 
 def _show_repair(repair: Repair) -> dict[str, Any]:
@@ -142,11 +160,7 @@ ROUTES = (
     Route(
         "GET", "/doctor", Scope.PEEK, "Find faults of the queues, and change nothing.", _examine,
         query=(Field("queue", Shape.TEXT, "Only this queue; all by default."),),
-        result=(
-            Field("queues", Shape.WHOLE, "Examined queues."),
-            Field("messages", Shape.WHOLE, "Messages in them."),
-            Field("findings", Shape.OBJECTS, "As rsmq doctor --json has them."),
-        ),
+        result=ReportJson,
     ),
     Route(
         "POST", "/doctor:repair", Scope.REPAIR, "Repair faults of the queues.", _repair,

@@ -4,8 +4,8 @@ Why messages and queues do not move, the timeline of a message, and dead letters
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, TypedDict
 
 from rsmq.explain import (
     Explanation,
@@ -23,17 +23,123 @@ from rsmq.web.dead_letter_groups import read_groups
 from rsmq.web.fields import Field, Shape, between
 from rsmq.web.routes.forms import (
     QUEUE,
+    ReasonJson,
     make_position_cursor,
     may,
     read_position,
-    show_fields,
+    show_as,
     whole,
 )
-from rsmq.web.routes.undo import scope_of, show_deletion
+from rsmq.web.routes.undo import DeletionJson, scope_of, show_deletion
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import check_whole_number
 
 _MAX_GROUPED = 10_000
+
+
+class CauseJson(TypedDict):
+    """A cause."""
+
+    cause: Annotated[str, "Its name, such as paused, held or waiting."]
+    text: Annotated[str, "It in a sentence."]
+
+
+class WhyJson(TypedDict):
+    """The reason why something does not move."""
+
+    queue: Annotated[str, "The name of the queue."]
+    id: Annotated[str | None, "The id of the message; null for a queue."]
+    now_ms: Annotated[int, "Unix ms of the server when it was read."]
+    cause: Annotated[str, "The cause that decides, such as paused, held or waiting."]
+    sentence: Annotated[str, "It in a sentence with its evidence; times are in UTC."]
+    causes: Annotated[list[CauseJson], "It and the others that hold too."]
+
+
+class StreamJson(TypedDict):
+    """A stream of Spark that reads a queue."""
+
+    name: Annotated[str, "Its name."]
+    seen_ms: Annotated[int, "Unix ms of its last sign of life."]
+    received: Annotated[int, "The messages of the minute before."]
+
+
+class QueueWhyJson(WhyJson):
+    """The reason why a queue is not drained."""
+
+    purge: Annotated[
+        DeletionJson | None, "Of an empty queue the last purge, if the caller may undo it; or null."
+    ]
+    streams: Annotated[list[StreamJson], "The streams that read it, also those that wait."]
+
+
+class EventJson(TypedDict):
+    """An event of a message."""
+
+    kind: Annotated[str, "Its kind."]
+    at_ms: Annotated[int | None, "Unix ms; null if it is not known."]
+    text: Annotated[str, "It in a sentence."]
+    is_estimate: Annotated[bool, "Whether it is concluded from others."]
+    detail: Annotated[str | None, "The traceback of a dead letter."]
+
+
+class TimelineJson(TypedDict):
+    """The past and the future of a message."""
+
+    queue: Annotated[str, "The name of the queue."]
+    id: Annotated[str, "The id of the message."]
+    events: Annotated[list[EventJson], "In their order."]
+
+
+class HolderJson(TypedDict):
+    """A worker that has a message in flight."""
+
+    name: Annotated[str, "Its name."]
+    is_alive: Annotated[bool, "Whether it gives signs of life."]
+
+
+class MessageWhyJson(WhyJson):
+    """The reason why a message does not move."""
+
+    attempts: Annotated[int, "Its receives that began an attempt."]
+    max_attempts: Annotated[int | None, "After how many it is a dead letter; or null."]
+    has_own_limit: Annotated[
+        bool, "Whether max_attempts is of the message itself, and not of the policy of its queue."
+    ]
+    max_receives: Annotated[int | None, "The limit of the policy of its queue; or null."]
+    messages_before: Annotated[int | None, "How many are in front of it in the queue."]
+    expires_ms: Annotated[int | None, "Unix ms from which it is too old; or null."]
+    redriven: Annotated[bool, "Whether it was sent again from a dead-letter queue."]
+    holder: Annotated[HolderJson | None, "The worker that has it; or null."]
+    events: Annotated[list[EventJson], "In their order."]
+
+
+class GroupJson(TypedDict):
+    """Dead letters of the same cause."""
+
+    key: Annotated[str, "For the filter cause:KEY."]
+    exception: Annotated[str | None, "The exception."]
+    text: Annotated[str | None, "Its text."]
+    frames: Annotated[list[str], "Its frames."]
+    count: Annotated[int, "Their number."]
+    first_died_ms: Annotated[int | None, "Unix ms."]
+    last_died_ms: Annotated[int | None, "Unix ms."]
+    ids: Annotated[list[str], "The last five."]
+    queues: Annotated[dict[str, int], "Their numbers by the queues that they came from."]
+    redriven: Annotated[int, "How many had been redriven before."]
+    example: Annotated[ReasonJson | None, "The reason of the last one."]
+
+
+class GroupsJson(TypedDict):
+    """The dead letters of a queue by their causes."""
+
+    groups: Annotated[list[GroupJson], "The largest first."]
+    scanned: Annotated[int, "The dead letters that were looked at."]
+    others: Annotated[int, "Those of them beyond 200 groups."]
+    cursor: Annotated[
+        str | None,
+        "For the next page; null after the last. Groups of two pages with the same key belong "
+        "together.",
+    ]
 
 
 async def _facts(call: ApiCall) -> ObservedMessage:
@@ -45,12 +151,12 @@ async def _facts(call: ApiCall) -> ObservedMessage:
     )
 
 
-async def _explain_message(call: ApiCall) -> ApiAnswer:
+async def _explain_message(call: ApiCall) -> ApiAnswer[MessageWhyJson]:
     facts = await _facts(call)
     holder = facts.holder
     return ApiAnswer(
-        show_explanation(explain_message(facts))
-        | {
+        {
+            **show_explanation(explain_message(facts)),
             "attempts": facts.attempts,
             "max_attempts": facts.max_attempts,
             "has_own_limit": facts.has_own_limit,
@@ -64,7 +170,7 @@ async def _explain_message(call: ApiCall) -> ApiAnswer:
     )
 
 
-async def _explain_queue(call: ApiCall) -> ApiAnswer:
+async def _explain_queue(call: ApiCall) -> ApiAnswer[QueueWhyJson]:
     facts = await observe_queue(
         call.queues, call.names[QUEUE], sees_server=may(call, Scope.STATS, ALL_QUEUES)
     )
@@ -74,34 +180,28 @@ async def _explain_queue(call: ApiCall) -> ApiAnswer:
         facts = replace(facts, purge=replace(purge, by=""))
     shown = show_deletion(purge) if purge is not None and may_undo else None
     streams = [
-        {"name": each.name, "seen_ms": each.seen_ms, "received": each.received[facts.name]}
-        for each in facts.streams
+        show_as(StreamJson, each, received=each.received[facts.name]) for each in facts.streams
     ]
-    return ApiAnswer(show_explanation(explain_queue(facts)) | {"purge": shown, "streams": streams})
+    why = show_explanation(explain_queue(facts))
+    return ApiAnswer({**why, "purge": shown, "streams": streams})
 
 
-def show_explanation(explanation: Explanation) -> dict[str, Any]:
+def show_explanation(explanation: Explanation) -> WhyJson:
     """Return an explanation as a value of JSON."""
-    return {
-        "queue": explanation.queue,
-        "id": explanation.id,
-        "now_ms": explanation.now_ms,
-        "cause": explanation.cause.value,
-        "sentence": explanation.sentence,
-        "causes": [{"cause": each.cause.value, "text": each.text} for each in explanation.causes],
-    }
+    causes = [{"cause": each.cause.value, "text": each.text} for each in explanation.causes]
+    return show_as(WhyJson, explanation, cause=explanation.cause.value, causes=causes)
 
 
-async def _timeline(call: ApiCall) -> ApiAnswer:
+async def _timeline(call: ApiCall) -> ApiAnswer[TimelineJson]:
     facts = await _facts(call)
     return ApiAnswer({"queue": facts.queue.name, "id": facts.id, "events": _show_events(facts)})
 
 
-def _show_events(facts: ObservedMessage) -> list[dict[str, Any]]:
-    return [asdict(event) | {"at_ms": whole(event.at_ms)} for event in message_timeline(facts)]
+def _show_events(facts: ObservedMessage) -> list[EventJson]:
+    return [show_as(EventJson, event) for event in message_timeline(facts)]
 
 
-async def _groups(call: ApiCall) -> ApiAnswer:
+async def _groups(call: ApiCall) -> ApiAnswer[GroupsJson]:
     number = check_whole_number("max", call.values.get("max", _MAX_GROUPED), 1, _MAX_GROUPED)
     cursor = call.values.get("cursor")
     position = None if cursor is None else read_position(cursor)
@@ -116,7 +216,7 @@ async def _groups(call: ApiCall) -> ApiAnswer:
     )
 
 
-def show_group(group: FailureGroup, redaction: Redaction) -> dict[str, Any]:
+def show_group(group: FailureGroup, redaction: Redaction) -> GroupJson:
     """Return a group as its reader may see it: the texts of failures may quote values."""
     example = redaction.reason(group.example)
     return {
@@ -130,61 +230,26 @@ def show_group(group: FailureGroup, redaction: Redaction) -> dict[str, Any]:
         "ids": list(group.ids),
         "queues": dict(group.queues),
         "redriven": group.redriven,
-        "example": None if example is None else show_fields(example),
+        "example": None if example is None else show_as(ReasonJson, example),
     }
 
-
-_EVENTS = Field(
-    "events", Shape.OBJECTS, "In their order: kind, at_ms (null if it is not known), text, "
-    "is_estimate, and detail, the traceback of a dead letter.",
-)  # fmt: skip
-_EXPLANATION = (
-    Field("queue", Shape.TEXT, "The name of the queue."),
-    Field("id", Shape.TEXT, "The id of the message; null for a queue."),
-    Field("now_ms", Shape.WHOLE, "Unix ms of the server when it was read."),
-    Field("cause", Shape.TEXT, "The cause that decides, such as paused, held or waiting."),
-    Field("sentence", Shape.TEXT, "It in a sentence with its evidence; times are in UTC."),
-    Field("causes", Shape.OBJECTS, "It and the others that hold too: cause and text of each."),
-)
 
 ROUTES = (
     Route(
         "GET", "/queues/{queue}/why", Scope.STATS, "Say why a queue is not drained.",
         _explain_queue,
-        result=(
-            *_EXPLANATION,
-            Field("purge", Shape.OBJECT, "Of an empty queue the last purge, as in GET /undo, if "
-            "the caller may undo it; or null."),
-            Field("streams", Shape.OBJECTS, "The streams of Spark that read it, also those that "
-            "wait: name, seen_ms, and received, the messages of the minute before."),
-        ),
+        result=QueueWhyJson,
     ),
     Route(
         "GET", "/queues/{queue}/messages/{id}/why", Scope.PEEK,
         "Say why a message does not move, also if it is not in the queue any more.",
         _explain_message,
-        result=(
-            *_EXPLANATION,
-            Field("attempts", Shape.WHOLE, "Its receives that began an attempt."),
-            Field("max_attempts", Shape.WHOLE, "After how many it is a dead letter; or null."),
-            Field("has_own_limit", Shape.FLAG, "Whether max_attempts is of the message itself, and "
-            "not of the policy of its queue."),
-            Field("max_receives", Shape.WHOLE, "The limit of the policy of its queue; or null."),
-            Field("messages_before", Shape.WHOLE, "How many are in front of it in the queue."),
-            Field("expires_ms", Shape.WHOLE, "Unix ms from which it is too old; or null."),
-            Field("redriven", Shape.FLAG, "Whether it was sent again from a dead-letter queue."),
-            Field("holder", Shape.OBJECT, "The worker that has it: name and is_alive; or null."),
-            _EVENTS,
-        ),
+        result=MessageWhyJson,
     ),
     Route(
         "GET", "/queues/{queue}/messages/{id}/timeline", Scope.PEEK,
         "Read what is known of the past and the future of a message.", _timeline,
-        result=(
-            Field("queue", Shape.TEXT, "The name of the queue."),
-            Field("id", Shape.TEXT, "The id of the message."),
-            _EVENTS,
-        ),
+        result=TimelineJson,
     ),
     Route(
         "GET", "/queues/{queue}/dead-letters/groups", Scope.PEEK,
@@ -196,15 +261,6 @@ ROUTES = (
             ),
             Field("cursor", Shape.TEXT, "The cursor of the page before."),
         ),
-        result=(
-            Field("groups", Shape.OBJECTS, "The largest first: key, for the filter cause:KEY, "
-            "exception, text and frames of the failure, count, first_died_ms, last_died_ms, ids "
-            "(the last five), queues, redriven (how many had been redriven before), and example, "
-            "the reason of the last one."),
-            Field("scanned", Shape.WHOLE, "The dead letters that were looked at."),
-            Field("others", Shape.WHOLE, "Those of them beyond 200 groups."),
-            Field("cursor", Shape.TEXT, "For the next page; null after the last. Groups of two "
-            "pages with the same key belong together."),
-        ),
+        result=GroupsJson,
     ),
 )  # fmt: skip

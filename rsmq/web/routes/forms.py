@@ -10,16 +10,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, fields, is_dataclass
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypedDict, TypeVar, cast
 
 from rsmq.errors import InvalidFormat
 from rsmq.model import Message, QueueAttributes, StoredMessage, make_received_message
 from rsmq.search.operations import SearchPosition
 from rsmq.search.redaction import Redaction
-from rsmq.vocabulary.stored import SHOWN_FACTS
 from rsmq.web.bodies import BODIES, cut_body, open_message, show_body, show_steps
 from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape
-from rsmq.web.send_fields import list_shown_facts
 from rsmq.web.table import ApiCall, Scope
 from rsmq.wire.names import is_encodable
 
@@ -28,43 +26,70 @@ R = TypeVar("R")
 #: The name of a queue in the path of an entry.
 QUEUE = "queue"
 
-_OF_EACH = (
-    Field("queue", Shape.TEXT, "Its queue."),
-    Field("id", Shape.TEXT, "The id of the message."),
-    *BODY_FIELDS[:2],
-    Field(
-        "steps",
-        Shape.TEXT,
-        "What was done with the body, if the server can't undo it, as in: encrypted (key k1), 512 "
-        "bytes stored.",
-    ),
-    Field("receive_count", Shape.WHOLE, "How often it was received."),
-    Field("first_received_ms", Shape.WHOLE, "When it was first received, Unix ms."),
-    Field("sent_ms", Shape.WHOLE, "When it was sent, Unix ms."),
-)
-#: The fields of ``show_message``.
-RECEIVED = (*_OF_EACH, Field("receipt", Shape.TEXT, "The receipt of this receive."))
-#: The fields of ``show_stored``.
-STORED = (
-    *_OF_EACH,
-    Field("redacted", Shape.FLAG, "Whether values of the body are not shown."),
-    Field("truncated", Shape.FLAG, "Whether the body is cut."),
-    Field(
-        "size",
-        Shape.WHOLE,
-        "The bytes of the whole body; of a redacted one those that are shown, and null if none is.",
-    ),
-    Field("state", Shape.TEXT, "Its state."),
-    Field("visible_at_ms", Shape.WHOLE, "When it becomes visible, Unix ms."),
-    Field("last_error", Shape.TEXT, "The failure of its last attempt."),
-    *list_shown_facts(),
-    Field("reason", Shape.OBJECT, "Of a dead letter: why it is one."),
-)
-
 _MAX_SKIP = 10**9
 _SCORE = re.compile(r"-?(?:[0-9]{1,20}(?:\.[0-9]{1,20})?(?:e[+-]?[0-9]{1,3})?|inf)")
 #: Other clients may store ids of any characters.
 _RECEIPT = re.compile(r"(.+)\.([1-9][0-9]{0,18})", re.DOTALL)
+
+
+class ReasonJson(TypedDict):
+    """The reason of a dead letter."""
+
+    queue: Annotated[str, "Where it died."]
+    text: Annotated[str, "The failure."]
+    exception: Annotated[str | None, "Its type and text."]
+    traceback: Annotated[str | None, "Its traceback."]
+    worker: Annotated[str, "The worker."]
+    attempts: Annotated[int, "Its attempts."]
+    died_ms: Annotated[int, "Unix ms."]
+    status: Annotated[int | None, "Of a push the status of the answer."]
+    answer: Annotated[str | None, "Of a push the begin of the answer."]
+
+
+class _BodyJson(TypedDict, total=False):
+    """A body in one of its forms."""
+
+    body: Annotated[str | None, BODY_FIELDS[0].text]
+    body_base64: Annotated[str, BODY_FIELDS[1].text]
+
+
+class MessageJson(_BodyJson):
+    """A message."""
+
+    queue: Annotated[str, "Its queue."]
+    id: Annotated[str, "The id of the message."]
+    steps: Annotated[
+        str | None,
+        "What was done with the body, if the server can't undo it, as in: encrypted (key k1), 512 "
+        "bytes stored.",
+    ]
+    receive_count: Annotated[int, "How often it was received."]
+    first_received_ms: Annotated[int | None, "When it was first received, Unix ms."]
+    sent_ms: Annotated[int | None, "When it was sent, Unix ms."]
+
+
+class ReceivedJson(MessageJson):
+    """A message as ``show_message`` shows it."""
+
+    receipt: Annotated[str, "The receipt of this receive."]
+
+
+class StoredJson(MessageJson):
+    """A message as ``show_stored`` shows it."""
+
+    redacted: Annotated[bool, "Whether values of the body are not shown."]
+    truncated: Annotated[bool, "Whether the body is cut."]
+    size: Annotated[
+        int | None,
+        "The bytes of the whole body; of a redacted one those that are shown, and null if none is.",
+    ]
+    state: Annotated[str, "Its state."]
+    visible_at_ms: Annotated[int, "When it becomes visible, Unix ms."]
+    last_error: Annotated[str | None, "The failure of its last attempt."]
+    group: str | None
+    limit_key: str | None
+    max_running: int | None
+    reason: Annotated[ReasonJson | None, "Of a dead letter: why it is one."]
 
 
 def receipt_of(message: Message[bytes]) -> str:
@@ -93,7 +118,7 @@ def show_stored(
     *,
     size: int | None = None,
     max_bytes: int | None = None,
-) -> dict[str, Any]:
+) -> StoredJson:
     """
     Return a message that was read without receiving it, as its reader may see it.
 
@@ -108,24 +133,18 @@ def show_stored(
     is_part = size > len(message.raw)
     is_cut = raw is not None and (is_part or (max_bytes is not None and len(raw) > max_bytes))
     shown = cut_body(raw, max_bytes) if raw is not None and is_cut else raw
-    return {
-        "queue": message.queue,
-        "id": message.id,
+    return show_as(
+        StoredJson,
+        message,
         **show_body(shown),
-        "steps": show_steps(message.raw),
-        "redacted": raw != message.raw,
-        "truncated": is_cut,
+        steps=show_steps(message.raw),
+        redacted=raw != message.raw,
+        truncated=is_cut,
         # Not the bytes of what the reader does not see.
-        "size": size if raw == message.raw else None if raw is None else len(raw),
-        "receive_count": message.receive_count,
-        "first_received_ms": message.first_received_ms,
-        "sent_ms": whole(message.sent_ms),
-        "state": message.state,
-        "visible_at_ms": whole(message.visible_at_ms),
-        "last_error": redaction.failure(message.last_error),
-        **{each.name: getattr(message, each.name) for each in SHOWN_FACTS},
-        "reason": reason and {each.name: getattr(reason, each.name) for each in fields(reason)},
-    }
+        size=size if raw == message.raw else None if raw is None else len(raw),
+        last_error=redaction.failure(message.last_error),
+        reason=None if reason is None else show_as(ReasonJson, reason),
+    )
 
 
 def whole(ms: float | None) -> int | None:
@@ -155,7 +174,9 @@ async def raise_unchanged(call: ApiCall) -> None:
 
 def show_value(value: Any) -> Any:
     """Return a value of the model as one of JSON."""
-    if isinstance(value, tuple):
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    if isinstance(value, tuple | list):
         return [show_value(each) for each in value]
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
@@ -177,6 +198,7 @@ def show_as(answer: type[R], record: object, **others: object) -> R:
     values = {
         name: others[name] if name in others else _show(name, getattr(record, name))
         for name in answer.__annotations__
+        if name in others or name in answer.__required_keys__  # type: ignore[attr-defined]
     }
     return cast("R", values)
 
@@ -185,9 +207,33 @@ def _show(name: str, value: Any) -> Any:
     return whole(value) if name.endswith("_ms") else show_value(value)
 
 
-def show_attributes(name: str, attributes: QueueAttributes) -> dict[str, Any]:
+class QueueJson(TypedDict):
+    """A queue, with its attributes and counts."""
+
+    name: Annotated[str, "The name."]
+    vt: float
+    delay: float
+    maxsize: int
+    created: str | None
+    modified: str | None
+    total_sent: int
+    total_received: int
+    dead_letter_queue: str | None
+    max_receives: int | None
+    paused: bool
+    keep: float | None
+    expired: str
+    max_running: int | None
+    rate: str | None
+    messages: Annotated[int, "Messages in the queue."]
+    visible_messages: Annotated[int, "Messages that are visible now."]
+    hidden_messages: Annotated[int, "Messages that are delayed or in flight."]
+    next_due_ms: Annotated[int | None, "When the next hidden message becomes visible, Unix ms."]
+
+
+def show_attributes(name: str, attributes: QueueAttributes) -> QueueJson:
     """Return a queue."""
-    return {"name": name, **show_fields(attributes)}
+    return show_as(QueueJson, attributes, name=name)
 
 
 def read_receipts(queue: str, texts: Iterable[str]) -> list[Message[bytes]]:

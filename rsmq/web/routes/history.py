@@ -4,11 +4,11 @@ Histories: messages sent and received in each minute or hour, and the gauges.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from typing import Annotated, TypedDict
 
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.fields import Field, Shape
-from rsmq.web.routes.forms import QUEUE
+from rsmq.web.routes.forms import QUEUE, show_as
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 _QUERY = (
@@ -17,23 +17,39 @@ _QUERY = (
     Field("step", Shape.WHOLE, "Seconds of a step: 60 by default, a multiple of it, to 86,400."),
 )
 _COLUMN = "in each step; null where no process has recorded it."
-_RESULT = (
-    Field("start_ms", Shape.WHOLE, "Unix ms of the first step."),
-    Field("end_ms", Shape.WHOLE, "Unix ms behind the last step."),
-    Field("step", Shape.WHOLE, "Seconds of a step."),
-    Field("sent", Shape.NUMBERS, f"Messages that were sent {_COLUMN}"),
-    Field("received", Shape.NUMBERS, f"Receives {_COLUMN}"),
-    Field("visible", Shape.NUMBERS, f"The most visible messages {_COLUMN}"),
-    Field("in_flight", Shape.NUMBERS, f"The most received and hidden messages {_COLUMN}"),
-    Field("delayed", Shape.NUMBERS, f"The most delayed messages {_COLUMN}"),
-    Field(
-        "oldest_seconds", Shape.NUMBERS,
+
+
+class GapJson(TypedDict):
+    """Messages of steps whose distribution is not known."""
+
+    start_ms: Annotated[int, "Unix ms of its begin."]
+    end_ms: Annotated[int, "Unix ms of its end."]
+    sent: Annotated[int, "Messages that were sent between them."]
+    received: Annotated[int, "Receives between them."]
+
+
+class NamespaceHistoryJson(TypedDict):
+    """The sums of the histories of all queues."""
+
+    start_ms: Annotated[int, "Unix ms of the first step."]
+    end_ms: Annotated[int, "Unix ms behind the last step."]
+    step: Annotated[int, "Seconds of a step."]
+    sent: Annotated[list[float | None], f"Messages that were sent {_COLUMN}"]
+    received: Annotated[list[float | None], f"Receives {_COLUMN}"]
+    visible: Annotated[list[float | None], f"The most visible messages {_COLUMN}"]
+    in_flight: Annotated[list[float | None], f"The most received and hidden messages {_COLUMN}"]
+    delayed: Annotated[list[float | None], f"The most delayed messages {_COLUMN}"]
+    oldest_seconds: Annotated[
+        list[float | None],
         f"The longest time that a message was visible without being received, {_COLUMN}",
-    ),
-    Field("gaps", Shape.OBJECTS, "What is known of steps that were not recorded one by one."),
-    Field("total_sent", Shape.WHOLE, "All messages that were sent, those of gaps included."),
-    Field("total_received", Shape.WHOLE, "The same of receives."),
-)  # fmt: skip
+    ]
+    gaps: Annotated[list[GapJson], "The sums of steps that were not recorded one by one."]
+    total_sent: Annotated[int, "All messages that were sent, those of gaps included."]
+    total_received: Annotated[int, "The same of receives."]
+
+
+class HistoryJson(NamespaceHistoryJson):
+    """The history of a queue."""
 
 
 async def _read(call: ApiCall) -> ApiAnswer:
@@ -46,16 +62,16 @@ async def _read(call: ApiCall) -> ApiAnswer:
         end=values.get("to"),
         step=values.get("step", 60),
     )
-    return ApiAnswer(asdict(history))
+    return ApiAnswer(show_as(HistoryJson, history))
 
 
 ROUTES = (
     Route(
         "GET", "/queues/{queue}/history", Scope.STATS, "Read the history of a queue in steps.",
-        _read, ("history",), query=_QUERY, result=_RESULT,
+        _read, ("history",), query=_QUERY, result=HistoryJson,
     ),
     Route(
         "GET", "/history", Scope.STATS, "Read the sums of the histories of all queues.", _read,
-        ("history",), query=_QUERY, result=_RESULT,
+        ("history",), query=_QUERY, result=NamespaceHistoryJson,
     ),
 )  # fmt: skip

@@ -5,7 +5,7 @@ Operations that read messages without receiving them: lists, searches, single me
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypedDict, TypeVar, cast, get_args
 
 from rsmq.errors import InvalidFormat
 from rsmq.explain import find_holders
@@ -16,7 +16,7 @@ from rsmq.web.bodies import open_message
 from rsmq.web.fields import Field, Refused, Shape, between, one_of
 from rsmq.web.routes.forms import (
     QUEUE,
-    STORED,
+    StoredJson,
     make_position_cursor,
     message_gone,
     read_position,
@@ -39,7 +39,29 @@ _MAX_START = 10**9
 _MAX_BYTES = 512 * 1024 * 1024
 
 
-async def _list(call: ApiCall) -> ApiAnswer:
+class ListedMessageJson(StoredJson, total=False):
+    """A message of a list."""
+
+    holder: Annotated[str | None, "Its worker, if holders is true."]
+
+
+class MessagesJson(TypedDict):
+    """A part of the messages of a queue."""
+
+    messages: Annotated[
+        list[ListedMessageJson],
+        "In the order in which they become visible, with the first 4,096 bytes of each body; "
+        "truncated says whether there are more.",
+    ]
+    scanned: Annotated[int, "The messages that were looked at."]
+    cursor: Annotated[
+        str | None,
+        "For the next page; null after the last. A page may have fewer messages than limit: a "
+        "search ends after two seconds.",
+    ]
+
+
+async def _list(call: ApiCall) -> ApiAnswer[MessagesJson]:
     query = _read_query(call)
     start = check_whole_number("start", call.values.get("start", 0), -_MAX_START, _MAX_START)
     if start < 0:
@@ -81,9 +103,10 @@ async def _count(call: ApiCall, state: State | None) -> int:
     return int(getattr(await call.queues.count_messages(name), state))
 
 
-async def _answer(call: ApiCall, query: MessageQuery, page: MessagePage) -> ApiAnswer:
-    def show(each: SearchCandidate) -> dict[str, Any]:
-        return show_stored(each.message, query.redaction, size=each.size, max_bytes=BODY_BYTES)
+async def _answer(call: ApiCall, query: MessageQuery, page: MessagePage) -> ApiAnswer[MessagesJson]:
+    def show(each: SearchCandidate) -> ListedMessageJson:
+        shown = show_stored(each.message, query.redaction, size=each.size, max_bytes=BODY_BYTES)
+        return cast("ListedMessageJson", shown)
 
     messages = await walk_through(
         [each.message.raw for each in page.found],
@@ -92,12 +115,13 @@ async def _answer(call: ApiCall, query: MessageQuery, page: MessagePage) -> ApiA
     )
     if call.values.get("holders"):
         holders = await find_holders(call.queues, [each.message for each in page.found])
-        messages = [each | {"holder": holders.get(each["id"])} for each in messages]
+        for each in messages:
+            each["holder"] = holders.get(each["id"])
     cursor = make_position_cursor(page.next)
     return ApiAnswer({"messages": messages, "scanned": page.scanned, "cursor": cursor})
 
 
-async def _get(call: ApiCall) -> ApiAnswer:
+async def _get(call: ApiCall) -> ApiAnswer[StoredJson]:
     number = call.values.get("max_bytes")
     if number is None:
         whole = await _find(call)
@@ -176,14 +200,7 @@ ROUTES = (
                 "then it has holder, a name or null.",
             ),
         ),
-        result=(
-            Field("messages", Shape.OBJECTS, "In the order in which they become visible, with the "
-            "first 4,096 bytes of each body; truncated says whether there are more.",
-            items=(*STORED, Field("holder", Shape.TEXT, "Its worker, if holders is true."))),
-            Field("scanned", Shape.WHOLE, "The messages that were looked at."),
-            Field("cursor", Shape.TEXT, "For the next page; null after the last. A page may have "
-            "fewer messages than limit: a search ends after two seconds."),
-        ),
+        result=MessagesJson,
     ),
     Route(
         "GET", "/queues/{queue}/messages/{id}", Scope.PEEK, "Read a message.", _get,
@@ -194,7 +211,7 @@ ROUTES = (
                 rule=between(0, _MAX_BYTES),
             ),
         ),
-        result=STORED,
+        result=StoredJson,
     ),
     Route(
         "GET", "/queues/{queue}/messages/{id}/body", Scope.PEEK, "Read the bytes of a body.",

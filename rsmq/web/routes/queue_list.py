@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, TypeAlias
+from typing import Annotated, TypeAlias, TypedDict, cast
 
 from rsmq.errors import InvalidFormat, InvalidValue, show_all
 from rsmq.figures.facts import ACTIVITY, ATTRIBUTES, BACKLOG
@@ -14,8 +14,7 @@ from rsmq.figures.reading import ReadFacts, read_queues_in_steps
 from rsmq.model import QueueAttributes
 from rsmq.web.client import Client
 from rsmq.web.fields import Field, Shape, between
-from rsmq.web.routes.forms import bad_cursor, make_cursor, may, read_cursor, show_attributes
-from rsmq.web.routes.queues import QUEUE_RESULT
+from rsmq.web.routes.forms import QueueJson, bad_cursor, make_cursor, may, read_cursor, show_as
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.names import is_pattern
 
@@ -30,6 +29,30 @@ _SCRIPT_SORTS = (
     "depth", "visible", "hidden", "oldest", "sent", "received", "created", "dead_letters",
 )  # fmt: skip
 _SORTS = ("name", *_SCRIPT_SORTS, *_RATES)
+
+
+class ActivityJson(TypedDict):
+    """The traffic of a queue; null is without a record."""
+
+    waiting_seconds: Annotated[float | None, "The age of the first visible message."]
+    dead_letters: Annotated[int | None, "Messages in the queue of its policy."]
+    has_reasons: Annotated[bool, "Whether workers have moved dead letters to it."]
+    sent_per_second: Annotated[float | None, "In the last minute or two."]
+    received_per_second: Annotated[float | None, "In the last minute or two."]
+    visible_last_hour: Annotated[list[int | None], "A number for each minute."]
+
+
+class ListedQueueJson(QueueJson, total=False):
+    """A queue of a list."""
+
+    activity: Annotated[ActivityJson | None, "If activity is true."]
+
+
+class QueuesJson(TypedDict):
+    """A part of the list of queues."""
+
+    queues: Annotated[list[ListedQueueJson], "The queues, in this order."]
+    cursor: Annotated[str | None, "For the next page; null after the last."]
 
 
 async def read_attributes(queues: Client, names: list[str]) -> dict[str, QueueAttributes]:
@@ -58,7 +81,7 @@ async def _read_sorted(
     return listed, values
 
 
-async def _list(call: ApiCall) -> ApiAnswer:
+async def _list(call: ApiCall) -> ApiAnswer[QueuesJson]:
     limit = call.values.get("limit", 100)
     if not 1 <= limit <= _MAX_LIMIT:
         raise InvalidValue("limit", 1, _MAX_LIMIT, value=limit)
@@ -98,12 +121,14 @@ async def _list(call: ApiCall) -> ApiAnswer:
     )
 
 
-def _show(name: str, facts: ReadFacts, *, has_activity: bool) -> dict[str, Any]:
-    shown = show_attributes(name, facts[ATTRIBUTES])
-    return {**shown, "activity": _show_activity(facts)} if has_activity else shown
+def _show(name: str, facts: ReadFacts, *, has_activity: bool) -> ListedQueueJson:
+    shown = show_as(QueueJson, facts[ATTRIBUTES], name=name)
+    if has_activity:
+        return {**shown, "activity": _show_activity(facts)}
+    return cast("ListedQueueJson", shown)
 
 
-def _show_activity(facts: ReadFacts) -> dict[str, Any] | None:
+def _show_activity(facts: ReadFacts) -> ActivityJson | None:
     activity, backlog = facts.get(ACTIVITY), facts.get(BACKLOG)
     if activity is None or backlog is None:
         return None
@@ -148,20 +173,11 @@ ROUTES = (
             ),
             Field("sort", Shape.TEXT, f"One of {', '.join(_SORTS)}; with - before it in descending "
             "order. oldest is the queue whose first message has been visible the longest."),
-            Field("activity", Shape.FLAG, "Whether each queue has an object activity: "
-            "waiting_seconds of the first visible message, dead_letters in the queue of its "
-            "policy, has_reasons (whether workers have moved dead letters to it), sent_per_second "
-            "and received_per_second in the last minute or two, and visible_last_hour, a number "
-            "for each minute. Minutes without a record are null."),
+            Field("activity", Shape.FLAG, "Whether each queue has an object activity."),
             Field("dead_letter_queues", Shape.FLAG, "false leaves out the dead-letter queues of "
             "policies."),
             Field("q", Shape.TEXT, "Only names that contain this text, or match it if it has *."),
         ),
-        result=(
-            Field("queues", Shape.OBJECTS, "The queues, in this order.", items=(
-                *QUEUE_RESULT, Field("activity", Shape.OBJECT, "If activity is true."),
-            )),
-            Field("cursor", Shape.TEXT, "For the next page; null after the last."),
-        ),
+        result=QueuesJson,
     ),
 )  # fmt: skip

@@ -5,6 +5,7 @@ Operations on a queue.
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Annotated, TypedDict
 
 from rsmq.errors import InvalidValue, NoAttributeSupplied, QueueNotFound
 from rsmq.figures.counts import EstimatedCounts, estimate_counts
@@ -13,20 +14,27 @@ from rsmq.web.bulk.manager import OperationRequest
 from rsmq.web.bulk.records import OperationKind
 from rsmq.web.fields import Field, Refused, Shape
 from rsmq.web.routes.bulk import ANSWERS, SHOWN, begin, prefers_async
-from rsmq.web.routes.forms import QUEUE, show_attributes, show_fields
+from rsmq.web.routes.forms import QUEUE, QueueJson, show_as, show_attributes
 from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
 from rsmq.web.send_fields import list_attributes
 from rsmq.web.table import ApiAnswer, ApiCall, Handler, Route, Scope
 from rsmq.web.wording import ForPrograms
 
-QUEUE_RESULT = (
-    Field("name", Shape.TEXT, "The name."),
-    *list_attributes(),
-    Field("messages", Shape.WHOLE, "Messages in the queue."),
-    Field("visible_messages", Shape.WHOLE, "Messages that are visible now."),
-    Field("hidden_messages", Shape.WHOLE, "Messages that are delayed or in flight."),
-    Field("next_due_ms", Shape.WHOLE, "When the next hidden message becomes visible, Unix ms."),
-)
+
+class CountsJson(TypedDict):
+    """The messages of a queue by state."""
+
+    visible: Annotated[int, "Visible now."]
+    in_flight: Annotated[int, "Received and hidden."]
+    delayed: Annotated[int, "Never received and hidden, without those held back."]
+    retrying: Annotated[int, "Failed, and hidden until the next attempt."]
+    held_back: Annotated[int, "Wait for others of their group or limit_key."]
+    oldest_sent_ms: Annotated[int | None, "Unix ms when the oldest one was sent."]
+    due_since_ms: Annotated[int | None, "Unix ms since when the next one is visible."]
+    is_estimate: Annotated[
+        bool, "Whether in_flight, delayed, retrying, held_back and oldest_sent_ms are estimates."
+    ]
+    margin: Annotated[int, "By how much these differ at most, with 95 %."]
 
 
 async def _create(call: ApiCall) -> ApiAnswer:
@@ -83,14 +91,14 @@ async def _delete(call: ApiCall) -> ApiAnswer:
 _MAX_EXACT = 1000
 
 
-async def _count(call: ApiCall) -> ApiAnswer:
+async def _count(call: ApiCall) -> ApiAnswer[CountsJson]:
     name = call.names[QUEUE]
     if call.values.get("estimate"):
         found = await estimate_counts(call.queues, name, exact_up_to=_MAX_EXACT)
     else:
         found = EstimatedCounts(await call.queues.count_messages(name), 0, is_estimate=False)
-    shown = {"is_estimate": found.is_estimate, "margin": found.margin}
-    return ApiAnswer(show_fields(found.counts) | shown)
+    about, margin = found.is_estimate, found.margin
+    return ApiAnswer(show_as(CountsJson, found.counts, is_estimate=about, margin=margin))
 
 
 async def _scaling(call: ApiCall) -> ApiAnswer:
@@ -149,16 +157,16 @@ _CHANGED = (Field("changed", Shape.FLAG, "Whether that changed anything."),)
 ROUTES = (
     Route(
         "PUT", "/queues/{queue}", Scope.MANAGE, "Create a queue.", _create,
-        ("create_queue",), body=list_attributes(CREATE), result=QUEUE_RESULT,
+        ("create_queue",), body=list_attributes(CREATE), result=QueueJson,
         answers={201: "created", 200: "it existed, with these attributes"},
     ),
     Route(
         "GET", "/queues/{queue}", Scope.STATS, "Read the attributes and counts of a queue.", _read,
-        ("get_queue_attributes",), result=QUEUE_RESULT,
+        ("get_queue_attributes",), result=QueueJson,
     ),
     Route(
         "PATCH", "/queues/{queue}", Scope.MANAGE, "Change attributes of a queue.", _change,
-        ("set_queue_attributes",), body=list_attributes(SET), result=QUEUE_RESULT,
+        ("set_queue_attributes",), body=list_attributes(SET), result=QueueJson,
     ),
     Route(
         "DELETE", "/queues/{queue}", Scope.DESTROY, "Delete a queue with all its messages.",
@@ -174,18 +182,7 @@ ROUTES = (
                 "more than 1,000 messages, instead of all.",
             ),
         ),
-        result=(
-            Field("visible", Shape.WHOLE, "Visible now."),
-            Field("in_flight", Shape.WHOLE, "Received and hidden."),
-            Field("delayed", Shape.WHOLE, "Never received and hidden, without those held back."),
-            Field("retrying", Shape.WHOLE, "Failed, and hidden until the next attempt."),
-            Field("held_back", Shape.WHOLE, "Wait for others of their group or limit_key."),
-            Field("oldest_sent_ms", Shape.WHOLE, "Unix ms when the oldest one was sent."),
-            Field("due_since_ms", Shape.WHOLE, "Unix ms since when the next one is visible."),
-            Field("is_estimate", Shape.FLAG, "Whether in_flight, delayed, retrying, held_back "
-            "and oldest_sent_ms are estimates."),
-            Field("margin", Shape.WHOLE, "By how much these differ at most, with 95 %."),
-        ),
+        result=CountsJson,
     ),
     Route(
         "GET", "/queues/{queue}/scaling", Scope.STATS, "Read the numbers that scalers need.",
@@ -200,11 +197,11 @@ ROUTES = (
     ),
     Route(
         "PUT", "/queues/{queue}/limits", Scope.MANAGE, "Set the limits of a queue.", _set_limits,
-        ("set_queue_limits",), body=list_attributes(LIMIT), result=QUEUE_RESULT,
+        ("set_queue_limits",), body=list_attributes(LIMIT), result=QueueJson,
     ),
     Route(
         "DELETE", "/queues/{queue}/limits", Scope.MANAGE, "Remove the limits of a queue.",
-        _limit, ("set_queue_limits",), result=QUEUE_RESULT,
+        _limit, ("set_queue_limits",), result=QueueJson,
     ),
     Route(
         "POST", "/queues/{queue}:pause", Scope.MANAGE, "Stop workers from receiving.",

@@ -5,7 +5,7 @@ Operations that receive messages, as JSON.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypedDict, TypeVar
 
 from rsmq.codecs import blocks
 from rsmq.errors import ClientClosed, InvalidValue
@@ -15,7 +15,7 @@ from rsmq.web.bodies import bodies_of, load_stored
 from rsmq.web.delivery import release, while_connected
 from rsmq.web.fields import SECONDS, Field, Refused, Shape, between
 from rsmq.web.liveness import liveness_of
-from rsmq.web.routes.forms import QUEUE, RECEIVED, show_message
+from rsmq.web.routes.forms import QUEUE, ReceivedJson, show_message
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 _MAX_WAIT_SECONDS = 60
@@ -41,11 +41,12 @@ _EXTEND_GROUPS = Field(
     Shape.FLAG,
     "Whether the next messages of its group follow each message, as far as max allows.",
 )
-_MESSAGES = (
-    Field(
-        "messages", Shape.OBJECTS, "The messages; an empty list if there are none.", items=RECEIVED
-    ),
-)
+
+
+class ReceivedMessagesJson(TypedDict):
+    """The messages of a receive."""
+
+    messages: Annotated[list[ReceivedJson], "The messages; an empty list if there are none."]
 
 
 def check_wait(call: ApiCall) -> float:
@@ -177,15 +178,15 @@ ROUTES = (
         "POST", "/receive", Scope.RECEIVE, "Receive messages, and hide them from others.",
         _receive, ("receive_message", "receive_messages"),
         body=(_QUEUES, _MAX, VT, WAIT, _EXTEND_GROUPS),
-        result=_MESSAGES,
+        result=ReceivedMessagesJson,
     ),
     Route(
         "POST", "/pop", Scope.RECEIVE, "Receive messages and delete them at once.", _pop,
-        ("pop_message", "pop_messages"), body=(_QUEUES, _MAX, WAIT), result=_MESSAGES,
+        ("pop_message", "pop_messages"), body=(_QUEUES, _MAX, WAIT), result=ReceivedMessagesJson,
     ),
     Route(
         "POST", "/queues/{queue}/messages:recover", Scope.MANAGE,
         "Receive messages again that were received long ago and not deleted.", _recover,
-        ("recover_messages",), body=(_IDLE, _MAX, VT), result=_MESSAGES,
+        ("recover_messages",), body=(_IDLE, _MAX, VT), result=ReceivedMessagesJson,
     ),
 )  # fmt: skip

@@ -4,32 +4,67 @@ Operations on the subscribers of queues, and on the targets of webhooks.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from rsmq.push.async_subscribers import AsyncSubscribers
 from rsmq.push.subscriber import Subscriber
 from rsmq.web.blocking import in_thread
 from rsmq.web.fields import Field, Refused, Shape, between
-from rsmq.web.routes.forms import QUEUE, may
+from rsmq.web.routes.forms import QUEUE, may, show_as
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.web.wording import ForPrograms
 from rsmq.webhooks.shared_breaker import PushTarget, list_targets, remove_target, resume_target
 from rsmq.webhooks.targets import target_field
 
 
-def _show(subscriber: Subscriber) -> dict[str, Any]:
+class SubscriberJson(TypedDict):
+    """A subscriber of a queue."""
+
+    queue: Annotated[str, "The queue."]
+    name: Annotated[str, "Its name."]
+    url: Annotated[str, "Its URL, without the text of its query."]
+    secret_env: Annotated[str | None, "The environment variable with its secret."]
+    content_type: Annotated[str | None, "The media type."]
+    concurrency: Annotated[int, "Pushes at a time."]
+    max_retries: Annotated[int | None, "Retries before a message is a dead letter."]
+    created_ms: Annotated[int, "Unix ms."]
+    removed_ms: Annotated[int | None, "Unix ms; null if it is not removed."]
+    own_queue: Annotated[str, "The queue with the messages for it."]
+    state: Annotated[str, "active, or draining if it is removed."]
+
+
+class SubscribersJson(TypedDict):
+    """The subscribers of queues."""
+
+    subscribers: Annotated[list[SubscriberJson], "By queue and name."]
+
+
+class TargetJson(TypedDict):
+    """A target of webhooks, with its state."""
+
+    queue: Annotated[str, "The queue that is pushed."]
+    url: Annotated[str, "Its URL, without the text of its query."]
+    state: Annotated[str, "closed, open, trial, paused or gone."]
+    failures: Annotated[int, "Failures one after the other."]
+    until_ms: Annotated[int | None, "Unix ms of the end of a pause."]
+    answer: Annotated[str | None, "The last failure."]
+    refusal: Annotated[str | None, "Why nothing is pushed to it."]
+
+
+class TargetsJson(TypedDict):
+    """The targets of webhooks."""
+
+    webhooks: Annotated[list[TargetJson], "By queue and URL."]
+
+
+def _show(subscriber: Subscriber) -> SubscriberJson:
     """Return a subscriber; its URL is without the text of its query, which may be a secret."""
-    return {
-        **asdict(subscriber),
-        "url": subscriber.shown_url,
-        "own_queue": subscriber.own_queue,
-        "state": "active" if subscriber.removed_ms is None else "draining",
-    }
+    state = "active" if subscriber.removed_ms is None else "draining"
+    return show_as(SubscriberJson, subscriber, url=subscriber.shown_url, state=state)
 
 
-async def _list(call: ApiCall) -> ApiAnswer:
+async def _list(call: ApiCall) -> ApiAnswer[SubscribersJson]:
     queue = call.values.get("queue")
     found = await AsyncSubscribers(call.queues).list(queue)
     if queue is not None:
@@ -74,9 +109,9 @@ async def _remove(call: ApiCall) -> ApiAnswer:
     return ApiAnswer(status=204)
 
 
-async def _list_targets(call: ApiCall) -> ApiAnswer:
+async def _list_targets(call: ApiCall) -> ApiAnswer[TargetsJson]:
     shown = [
-        asdict(target)
+        show_as(TargetJson, target)
         for _, target in await in_thread(call.queues, list_targets)
         if may(call, Scope.STATS, target.queue)
     ]
@@ -118,7 +153,7 @@ ROUTES = (
     Route(
         "GET", "/subscribers", Scope.STATS, "List the subscribers of queues.", _list,
         query=(Field("queue", Shape.TEXT, "Only those of this queue."),),
-        result=(Field("subscribers", Shape.OBJECTS, "By queue and name."),),
+        result=SubscribersJson,
     ),
     Route(
         "PUT", "/queues/{queue}/subscribers/{subscriber}", Scope.MANAGE,
@@ -136,11 +171,11 @@ ROUTES = (
             Field("max_retries", Shape.WHOLE, "Retries before a message is a dead letter."),
         ),
         answers={201: "added", 200: "it was there"},
-        result=(Field("own_queue", Shape.TEXT, "The queue with the messages for it."),),
+        result=SubscriberJson,
     ),
     Route(
         "GET", "/queues/{queue}/subscribers/{subscriber}", Scope.STATS, "Read a subscriber.", _get,
-        result=(Field("own_queue", Shape.TEXT, "The queue with the messages for it."),),
+        result=SubscriberJson,
     ),
     Route(
         "DELETE", "/queues/{queue}/subscribers/{subscriber}", Scope.MANAGE,
@@ -150,7 +185,7 @@ ROUTES = (
     ),
     Route(
         "GET", "/webhooks", Scope.STATS, "List the targets of webhooks, with their states.",
-        _list_targets, result=(Field("webhooks", Shape.OBJECTS, "By queue and URL."),),
+        _list_targets, result=TargetsJson,
     ),
     Route(
         "POST", "/webhooks:resume", Scope.MANAGE, "Push again to targets that were stopped.",

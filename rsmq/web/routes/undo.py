@@ -4,11 +4,11 @@ Deletions that can be undone.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, TypedDict
 
 from rsmq.trash.deletion import Deletion, DeletionKind
 from rsmq.web.fields import Field, Refused, Shape
-from rsmq.web.routes.forms import may
+from rsmq.web.routes.forms import may, show_as
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 #: The field of calls that delete.
@@ -26,35 +26,45 @@ def scope_of(deletion: Deletion) -> Scope:
     return Scope.MANAGE if is_some else Scope.DESTROY
 
 
-def show_deletion(deletion: Deletion) -> dict[str, Any] | None:
+class DeletionJson(TypedDict):
+    """A deletion that can be undone."""
+
+    id: Annotated[str, "Its id, for POST /undo/{id}."]
+    kind: Annotated[str, "purge, delete-queue or delete-messages."]
+    queue: Annotated[str, "Its queue."]
+    by: Annotated[str | None, "The caller; null for those who may not undo it."]
+    messages: Annotated[int, "How many it has deleted."]
+    deleted_ms: Annotated[int, "Unix ms."]
+    until_ms: Annotated[int, "Unix ms until which it can be undone."]
+    state: Annotated[str, "kept, undoing or undone."]
+
+
+class ListedDeletionJson(DeletionJson):
+    """A deletion of the list."""
+
+    may_undo: Annotated[bool, "Whether the caller may undo it."]
+
+
+class DeletionsJson(TypedDict):
+    """The deletions that can be undone."""
+
+    deletions: Annotated[list[ListedDeletionJson], "The latest first."]
+    off: Annotated[str | None, "Why deletions would be final now; null if not so."]
+
+
+def show_deletion(deletion: Deletion) -> DeletionJson | None:
     """Return a deletion; None if nothing was deleted."""
-    if not deletion.id:
-        return None
-    return {
-        "id": deletion.id,
-        "kind": deletion.kind,
-        "queue": deletion.queue,
-        "by": deletion.by,
-        "messages": deletion.messages,
-        "deleted_ms": deletion.deleted_ms,
-        "until_ms": deletion.until_ms,
-        "state": deletion.state,
-    }
+    return show_as(DeletionJson, deletion) if deletion.id else None
 
 
-async def _list(call: ApiCall) -> ApiAnswer:
+async def _list(call: ApiCall) -> ApiAnswer[DeletionsJson]:
     trash = call.queues.trash
     shown = []
     for each in await trash.list():
         if may(call, Scope.STATS, each.queue):
             may_undo = may(call, scope_of(each), each.queue)
-            shown.append(
-                {
-                    **(show_deletion(each) or {}),
-                    "by": each.by if may_undo else None,
-                    "may_undo": may_undo and each.state != "undone",
-                }
-            )
+            by, is_open = each.by if may_undo else None, may_undo and each.state != "undone"
+            shown.append(show_as(ListedDeletionJson, each, by=by, may_undo=is_open))
     return ApiAnswer({"deletions": shown, "off": await trash.why_off()})
 
 
@@ -88,12 +98,7 @@ ROUTES = (
     Route(
         "GET", "/undo", Scope.STATS, "List what was deleted and can be undone.", _list,
         ("trash.list", "trash.why_off"),
-        result=(
-            Field("deletions", Shape.OBJECTS, "The latest first: id, kind (purge, delete-queue or "
-            "delete-messages), queue, by, messages, deleted_ms, until_ms, state (kept, undoing or "
-            "undone) and may_undo. by is null for those who may not undo it."),
-            Field("off", Shape.TEXT, "Why deletions would be final now; null if not so."),
-        ),
+        result=DeletionsJson,
     ),
     Route(
         "POST", "/undo/{id}", Scope.MANAGE,

@@ -4,14 +4,14 @@ The workers, and what they have in flight.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, TypedDict
 
 from rsmq.control.asyncio_ import MAX_CONCURRENCY
 from rsmq.control.operations import list_workers, parse_workers, read_running
 from rsmq.errors import WorkerNotFound
 from rsmq.explain.held import HeldMessage, read_held
 from rsmq.web.fields import SECONDS, Field, Refused, Shape, between
-from rsmq.web.routes.forms import may, read_receipts, show_fields
+from rsmq.web.routes.forms import may, read_receipts, show_as
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import MAX_SECONDS
 from rsmq.wire.orders import RunningCall
@@ -20,26 +20,111 @@ from rsmq.wire.workers import WorkerInfo
 _RELEASED_AT_ONCE = 1000
 
 
-def _show_worker(call: ApiCall, worker: WorkerInfo) -> dict[str, Any]:
-    shown = show_fields(worker)
-    queues, is_alive = shown.pop("queues"), shown.pop("alive")
-    in_flight = {name: each for name, each in queues.items() if may(call, Scope.STATS, name)}
-    stalled = worker.stalled if in_flight and worker.alive else None
-    shown["stalled"] = None if stalled is None else show_fields(stalled)
-    return {**shown, "is_alive": is_alive, "in_flight": in_flight}
+class StalledJson(TypedDict):
+    """Handlers that a worker can't call."""
+
+    cause: Annotated[str, "Why, a part of a sentence."]
+    since_ms: Annotated[int, "Unix ms."]
+    queue: Annotated[str, "The queue of the call that blocks; empty if it is not known."]
+    id: Annotated[str, "Its message."]
 
 
-async def _list_workers(call: ApiCall) -> ApiAnswer:
+class WorkerJson(TypedDict):
+    """A worker, as of its last sign of life."""
+
+    name: Annotated[str, "Its name."]
+    is_alive: Annotated[bool, "Whether it gave a sign of life in the last five seconds."]
+    since_ms: Annotated[int, "Unix ms of its start."]
+    seen_ms: Annotated[int, "Unix ms of its last sign of life."]
+    host: Annotated[str, "Its machine."]
+    pid: Annotated[int, "Its process there."]
+    in_flight: Annotated[dict[str, int], "By queue, the messages that it had in flight."]
+    handled: Annotated[int, "Messages that it had handled."]
+    failed: Annotated[int, "How often a handler had failed."]
+    slots: Annotated[int, "How many calls it can run at once; 0 if it does not say so."]
+    running: Annotated[int, "Calls that ran."]
+    deaths: Annotated[
+        list[int],
+        "Unix ms of the last signs of life of those of its name that died before it.",
+    ]
+    paused: Annotated[bool, "Whether it was ordered to receive nothing."]
+    calls: Annotated[dict[str, dict[str, int]], "By queue and task, the calls that ran."]
+    stalled: Annotated[StalledJson | None, "Why an alive one can't call handlers."]
+
+
+class WorkersJson(TypedDict):
+    """The workers."""
+
+    workers: Annotated[list[WorkerJson], "Those that are alive, and those that died within a day."]
+
+
+class HeldJson(TypedDict):
+    """A message that a worker has or had in flight."""
+
+    queue: Annotated[str, "Its queue."]
+    id: Annotated[str, "Its id."]
+    receive_count: Annotated[int, "How often it was received."]
+    visible_at_ms: Annotated[
+        int | None,
+        "Unix ms from which it is visible; null if it was settled or received again since.",
+    ]
+    is_hidden: Annotated[bool, "Whether that is in the future."]
+
+
+class HeldMessagesJson(TypedDict):
+    """The messages of a worker."""
+
+    messages: Annotated[list[HeldJson], "Those that it has in flight, or died with."]
+
+
+class LineJson(TypedDict):
+    """A line that runs."""
+
+    file: Annotated[str, "Its file."]
+    line: Annotated[int, "Its number."]
+    function: Annotated[str, "Its function."]
+
+
+class RunningCallJson(TypedDict):
+    """A call of a handler that runs."""
+
+    queue: Annotated[str, "The queue of its message."]
+    id: Annotated[str, "Its message, of a batch the first one."]
+    messages: Annotated[int, "How many it has; more than one of a batch."]
+    attempt: Annotated[int, "The number of the attempt."]
+    seconds: Annotated[float, "For how long it runs."]
+    kind: Annotated[str, "thread, task or process."]
+    stack: Annotated[list[LineJson], "The last lines, of threads and tasks."]
+
+
+class RunningCallsJson(TypedDict):
+    """The calls that a worker runs."""
+
+    calls: Annotated[
+        list[RunningCallJson],
+        "At most 200, the longest first. For a minute after it was asked, a worker reports each "
+        "second; else there are none.",
+    ]
+
+
+def _show_worker(call: ApiCall, worker: WorkerInfo) -> WorkerJson:
+    in_flight = {name: each for name, each in worker.queues.items() if may(call, Scope.STATS, name)}
+    found = worker.stalled if in_flight and worker.alive else None
+    stalled = None if found is None else show_as(StalledJson, found)
+    return show_as(WorkerJson, worker, is_alive=worker.alive, in_flight=in_flight, stalled=stalled)
+
+
+async def _list_workers(call: ApiCall) -> ApiAnswer[WorkersJson]:
     workers = await _read_workers(call)
     return ApiAnswer({"workers": [_show_worker(call, each) for each in workers]})
 
 
-async def _list_in_flight(call: ApiCall) -> ApiAnswer:
+async def _list_in_flight(call: ApiCall) -> ApiAnswer[HeldMessagesJson]:
     name = call.names["worker"]
     held = await _read_held(call)
     if not held and await _find_worker(call) is None:
         raise _not_found(name)
-    shown = [show_fields(each) for each in held if may(call, Scope.STATS, each.queue)]
+    shown = [show_as(HeldJson, each) for each in held if may(call, Scope.STATS, each.queue)]
     return ApiAnswer({"messages": shown})
 
 
@@ -104,24 +189,20 @@ async def _stop(call: ApiCall) -> ApiAnswer:
     return _DONE
 
 
-async def _ask(call: ApiCall) -> ApiAnswer:
+async def _ask(call: ApiCall) -> ApiAnswer[RunningCallsJson]:
     return _show_calls(call, await call.queues.workers.running(await _allow(call)))
 
 
-async def _read_report(call: ApiCall) -> ApiAnswer:
+async def _read_report(call: ApiCall) -> ApiAnswer[RunningCallsJson]:
     running = await call.queues.run(read_running(call.queues.namespace, call.names["worker"]))
     if running is None and await _find_worker(call) is None:
         raise WorkerNotFound(call.names["worker"])
     return _show_calls(call, running or ())
 
 
-def _show_calls(call: ApiCall, running: tuple[RunningCall, ...]) -> ApiAnswer:
-    shown = [
-        {**show_fields(each), "stack": [line._asdict() for line in each.stack]}
-        for each in running
-        if may(call, Scope.PEEK, each.queue)
-    ]
-    return ApiAnswer({"calls": shown})
+def _show_calls(call: ApiCall, running: tuple[RunningCall, ...]) -> ApiAnswer[RunningCallsJson]:
+    seen = (each for each in running if may(call, Scope.PEEK, each.queue))
+    return ApiAnswer({"calls": [show_as(RunningCallJson, each) for each in seen]})
 
 
 async def _read_held(call: ApiCall) -> list[HeldMessage]:
@@ -153,23 +234,11 @@ _FOR = Field(
     "After how many it ends by itself; a day by default.",
     rule=between(1, MAX_SECONDS),
 )
-_CALLS = (
-    Field(
-        "calls", Shape.OBJECTS, "At most 200, the longest first: queue, id, messages (more than "
-        "one of a batch), attempt, seconds, kind (thread, task or process) and stack: the last "
-        "lines of threads and tasks, each with file, line and function. For a minute after it was "
-        "asked, a worker reports each second; else there are none.",
-    ),
-)  # fmt: skip
 
 ROUTES = (
     Route(
         "GET", "/workers", Scope.STATS, "List the workers, with what they have in flight.",
-        _list_workers, result=(Field("workers", Shape.OBJECTS, "Those that are alive, and those "
-        "that died within a day, each as of its last sign of life; deaths are Unix ms of the last "
-        "signs of life of those of its name that died before it, and stalled says why an alive "
-        "one can't call handlers: cause, since_ms, queue and id, or null."),),
-        calls=("workers.list",),
+        _list_workers, result=WorkersJson, calls=("workers.list",),
     ),
     Route(
         "POST", "/workers/{worker}:pause", Scope.MANAGE, "Let a worker receive nothing.", _pause,
@@ -200,19 +269,17 @@ ROUTES = (
     Route(
         "POST", "/workers/{worker}:running", Scope.MANAGE,
         "Ask a worker what it runs, and wait for its report.", _ask, ("workers.running",),
-        result=_CALLS,
+        result=RunningCallsJson,
     ),
     Route(
         "GET", "/workers/{worker}/running", Scope.PEEK,
         "Read the last report of a worker that was asked what it runs.", _read_report,
-        result=_CALLS,
+        result=RunningCallsJson,
     ),
     Route(
         "GET", "/workers/{worker}/held", Scope.STATS,
         "List the messages that a worker has in flight.", _list_in_flight,
-        result=(Field("messages", Shape.OBJECTS, "Their queues, ids, receive counts, and Unix ms "
-        "from which they are visible: null if they were settled or received again since. is_hidden "
-        "is whether that is in the future."),),
+        result=HeldMessagesJson,
     ),
     Route(
         "POST", "/workers/{worker}:release", Scope.MANAGE,
