@@ -43,7 +43,7 @@ def _field_of(name: str, form: Any, text: str, *notes: Shape | dict[str, Any]) -
     kind = found.get(Shape) or _SHAPES.get(form, Shape.OBJECT)
     if get_origin(form) is list:
         [form] = get_args(form)
-        kind = Shape.OBJECTS if is_typeddict(form) else Shape.NUMBERS
-        kind = Shape.TEXTS if form is str else kind
+        is_object = is_typeddict(form) or get_origin(form) is dict
+        kind = Shape.OBJECTS if is_object else Shape.TEXTS if form is str else Shape.NUMBERS
     items = fields_of(form) if is_typeddict(form) else ()
     return Field(name, kind, text, rule=found.get(dict, {}), items=items)

@@ -4,9 +4,8 @@ The evidence on a message that may crash its workers, as the overview says it.
 
 from __future__ import annotations
 
-from typing import Any
-
 from rsmq.web.pages.table import PageCall
+from rsmq.web.routes.alerts import AlertJson, AlertsJson
 from rsmq.web.table import Scope
 
 #: The text about messages without a stored reason, before they are sent again.
@@ -16,7 +15,7 @@ UNKNOWN_ENDS = (
 )
 
 
-async def read_crash_loop(call: PageCall, queue: str) -> Any:
+async def read_crash_loop(call: PageCall, queue: str) -> AlertJson | None:
     """
     Return the alert of workers that die again and again, if its suspect is in a queue; else None.
 
@@ -24,7 +23,7 @@ async def read_crash_loop(call: PageCall, queue: str) -> Any:
     """
     if not call.may(Scope.STATS, None):
         return None
-    alerts = (await call.read("/alerts"))["alerts"]
+    alerts = (await call.read(AlertsJson))["alerts"]
     return next(
         (
             each

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import time
 import unicodedata
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -158,7 +157,7 @@ def advice_of(problem: HttpProblem) -> str | None:
     return problem.hint
 
 
-def show_facts(message: Mapping[str, Any]) -> list[tuple[str, str]]:
+def show_facts(message: Any) -> list[tuple[str, str]]:
     """Return titles and texts of the facts of ``SHOWN_FACTS`` that a message has."""
     values = {each.name: message[each.name] for each in SHOWN_FACTS}
     texts = {

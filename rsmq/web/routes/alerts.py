@@ -4,9 +4,8 @@ The alerts: what is wrong, their targets, and silences.
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from rsmq.explain.alerts.alert import OF_QUEUES, Alert, AlertKind
 from rsmq.explain.alerts.facts import dead_letter_queues
@@ -24,24 +23,56 @@ from rsmq.explain.alerts.rules import find_alerts
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.fields import Field, Refused, Shape, between, one_of
 from rsmq.web.removals import read_removals
-from rsmq.web.routes.forms import may
+from rsmq.web.routes.forms import may, show_as
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import MAX_LABEL
 
 
-def _show(record: AlertRecord, alert: Alert) -> dict[str, Any]:
-    shown = {each.name: getattr(alert, each.name) for each in fields(alert)}
+class SilenceJson(TypedDict):
+    """A time in which nothing is announced of an alert."""
+
+    by: Annotated[str, "By whom."]
+    why: Annotated[str, "Why."]
+    created_ms: Annotated[int, "Since when, Unix ms."]
+    until_ms: Annotated[int, "Its end, Unix ms."]
+
+
+class AlertJson(TypedDict):
+    """Something that is wrong."""
+
+    kind: Annotated[str, "Its kind.", one_of(*(each.value for each in AlertKind))]
+    level: Annotated[str, "bad, warn or note."]
+    subject: Annotated[str, "Its subject."]
+    text: Annotated[str, "It in a sentence."]
+    evidence: Annotated[str, "Its evidence."]
+    since_ms: Annotated[int | None, "Since when, Unix ms."]
+    queue: Annotated[str | None, "Its queue."]
+    message: Annotated[str | None, "The id of its message."]
+    sources: Annotated[list[str], "Of dead letters the queues of their policies."]
+    silence: Annotated[SilenceJson | None, "Its silence."]
+    announced_ms: Annotated[int | None, "When it was announced, Unix ms."]
+
+
+class AlertsJson(TypedDict):
+    """The alerts, and the sums of the queues that were read for them."""
+
+    alerts: Annotated[list[AlertJson], "The worst first."]
+    queues: Annotated[int, "The queues that were looked at."]
+    visible: Annotated[int, "Their visible messages, but for dead-letter queues."]
+    dead_letters: Annotated[int, "Messages of dead-letter queues: of policies, or with reasons."]
+    age_seconds: Annotated[float, "How many seconds ago the queues were read."]
+
+
+def _show(record: AlertRecord, alert: Alert) -> AlertJson:
     silence = record.silence_of(alert.kind.value, alert.subject)
     announced = record.open.get(alert_name(alert))
-    return {
-        **shown,
-        "kind": alert.kind.value,
-        "silence": silence and asdict(silence),
-        "announced_ms": announced and announced.begun_ms,
-    }
+    return show_as(
+        AlertJson, alert, announced_ms=announced and announced.begun_ms,
+        silence=None if silence is None else show_as(SilenceJson, silence),
+    )  # fmt: skip
 
 
-async def _list(call: ApiCall) -> ApiAnswer:
+async def _list(call: ApiCall) -> ApiAnswer[AlertsJson]:
     def may_see(queue: str) -> bool:
         return may(call, Scope.STATS, queue)
 
@@ -153,19 +184,7 @@ ROUTES = (
     Route(
         "GET", "/alerts", Scope.STATS, "List what is wrong with the queues, the worst first.",
         _list,
-        result=(
-            Field("alerts", Shape.OBJECTS, "Each has a kind ("
-            f"{', '.join(each.value for each in AlertKind)}), a level (bad, warn or note), the "
-            "subject, a sentence, its evidence, since when (Unix ms, or null), the queue and "
-            "the message, or null, and of dead letters the sources, the queues of their policies; "
-            "the silence (by, why, created_ms, until_ms), and when it was announced (Unix ms), or "
-            "null."),
-            Field("queues", Shape.WHOLE, "The queues that were looked at."),
-            Field("visible", Shape.WHOLE, "Their visible messages, but for dead-letter queues."),
-            Field("dead_letters", Shape.WHOLE, "The messages of dead-letter queues: those of "
-            "policies, and those to which workers have moved messages."),
-            Field("age_seconds", Shape.NUMBER, "How many seconds ago the queues were read."),
-        ),
+        result=AlertsJson,
     ),
     Route(
         "GET", "/alert-targets", Scope.STATS, "List the targets of alerts.",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Annotated, TypedDict
 
 from rsmq.errors import InvalidFormat, InvalidValue
 from rsmq.web.access.principals import ALL_QUEUES
@@ -19,7 +20,19 @@ _FILTERS = ("user", "queue", "call")
 _ENTRY = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
 
-async def _read_audit(call: ApiCall) -> ApiAnswer:
+class AuditJson(TypedDict):
+    """A part of the audit stream."""
+
+    entries: Annotated[
+        list[dict[str, str]],
+        "One at the begin of each call, and one at its end. That of the end of a PATCH of a queue "
+        "has changes, as a text of JSON: by attribute the old and the new value. Calls on messages "
+        "have their destination, and up to ten ids.",
+    ]
+    before: Annotated[str | None, "For the next page; null after the last."]
+
+
+async def _read_audit(call: ApiCall) -> ApiAnswer[AuditJson]:
     limit, before = call.values.get("limit", 100), call.values.get("before")
     if not 1 <= limit <= _MAX_ENTRIES:
         raise InvalidValue("limit", 1, _MAX_ENTRIES, value=limit)
@@ -52,12 +65,6 @@ ROUTES = (
             Field("queue", Shape.TEXT, "Only calls on this queue."),
             Field("call", Shape.TEXT, "Only this call, as in POST /queues/{queue}:purge."),
         ),
-        result=(
-            Field("entries", Shape.OBJECTS, "One at the begin of each call, and one at its end. "
-            "That of the end of a PATCH of a queue has changes, as a text of JSON: by attribute "
-            "the old and the new value. Calls on messages have their destination, and up to ten "
-            "ids."),
-            Field("before", Shape.TEXT, "For the next page; null after the last."),
-        ),
+        result=AuditJson,
     ),
 )  # fmt: skip

@@ -4,18 +4,18 @@ Operations of many messages: they answer 202, and continue until they end.
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Annotated, Any, TypedDict, get_args
 
 from rsmq.errors import InvalidFormat
 from rsmq.model import State
 from rsmq.search.message_filter import parse_filter
+from rsmq.web.answers import fields_of
 from rsmq.web.bulk.manager import OperationEvent, OperationManager, OperationRequest
 from rsmq.web.bulk.records import OperationKind, OperationRecord, OperationState
 from rsmq.web.fields import Field, Refused, Shape, one_of
-from rsmq.web.routes.forms import QUEUE, may, show_fields
+from rsmq.web.routes.forms import QUEUE, may, show_as
 from rsmq.web.table import ApiAnswer, ApiCall, Handler, Route, Scope
 
-_STATES = one_of(*(each.value for each in OperationState))
 #: The answer of a call that may become an operation.
 ANSWERS = {200: "done", 202: "an operation has begun, at the path in Location"}
 BEFORE = Field(
@@ -30,25 +30,39 @@ FILTER = (
     ),
     BEFORE,
 )  # fmt: skip
-SHOWN = (
-    Field("operation", Shape.TEXT, "The id of the operation."),
-    Field("kind", Shape.TEXT, "Its action.", rule=one_of(*(each.value for each in OperationKind))),
-    Field("state", Shape.TEXT, "Its state.", rule=_STATES),
-    Field("done", Shape.WHOLE, "Messages that it has changed."),
-    Field("scanned", Shape.WHOLE, "Messages that it has looked at."),
-    Field("left", Shape.WHOLE, "Dead letters whose queue is gone."),
-    Field("total", Shape.WHOLE, "Messages of the queue when it began."),
-    Field("rate", Shape.NUMBER, "Messages that it looks at in a second."),
-    Field("remaining_seconds", Shape.NUMBER, "The time until its end, by its rate."),
-    Field("begun_ms", Shape.WHOLE, "Unix ms of its begin."),
-    Field("ended_ms", Shape.WHOLE, "Unix ms of its end."),
-    Field("error", Shape.TEXT, "The code of the error with which it failed."),
-    Field("creator", Shape.TEXT, "The caller who began it."),
-)
 
 
-#: The fields of a record that callers do not see under these names, or not at all.
-_NOT_SHOWN = {"id", "cursor", "address"}
+class OperationJson(TypedDict):
+    """An operation of many messages."""
+
+    operation: Annotated[str, "The id of the operation."]
+    kind: Annotated[str, "Its action.", one_of(*(each.value for each in OperationKind))]
+    queue: Annotated[str, "Its queue."]
+    arguments: Annotated[dict[str, Any], "Those of the call that began it."]
+    state: Annotated[str, "Its state.", one_of(*(each.value for each in OperationState))]
+    done: Annotated[int, "Messages that it has changed."]
+    scanned: Annotated[int, "Messages that it has looked at."]
+    left: Annotated[int, "Dead letters whose queue is gone."]
+    total: Annotated[int, "Messages of the queue when it began."]
+    rate: Annotated[float | None, "Messages that it looks at in a second."]
+    remaining_seconds: Annotated[float | None, "The time until its end, by its rate."]
+    begun_ms: Annotated[int, "Unix ms of its begin."]
+    ended_ms: Annotated[int | None, "Unix ms of its end."]
+    error: Annotated[str | None, "The code of the error with which it failed."]
+    creator: Annotated[str, "The caller who began it."]
+
+
+class OperationsJson(TypedDict):
+    """The operations of many messages."""
+
+    operations: Annotated[
+        list[OperationJson],
+        "Those that are not ended, and at least the last 1,000 of the last 7 days.",
+    ]
+
+
+#: The fields of an operation, for calls that may begin one.
+SHOWN = fields_of(OperationJson)
 
 
 def prefers_async(call: ApiCall, *of_parts: str) -> bool:
@@ -119,7 +133,7 @@ def _looks_at_bodies(filter: str) -> bool:
     return any(term.field in {"body", "json"} for term in terms)
 
 
-def _show(call: ApiCall, record: OperationRecord) -> dict[str, Any]:
+def _show(call: ApiCall, record: OperationRecord) -> OperationJson:
     arguments = dict(record.arguments)
     # A filter may quote a body, also values that are redacted for the caller.
     is_shown = may(call, Scope.PEEK, record.queue)
@@ -128,16 +142,10 @@ def _show(call: ApiCall, record: OperationRecord) -> dict[str, Any]:
     destination = arguments.get("destination")
     if destination is not None and not may(call, Scope.STATS, destination):
         del arguments["destination"]
-    shown = show_fields(record)
-    return {
-        **{name: value for name, value in shown.items() if name not in _NOT_SHOWN},
-        "operation": record.id,
-        "kind": record.kind.value,
-        "arguments": arguments,
-        "state": record.state.value,
-        "rate": _rounded(record.rate),
-        "remaining_seconds": _rounded(record.remaining_seconds),
-    }
+    return show_as(
+        OperationJson, record, operation=record.id, arguments=arguments, rate=_rounded(record.rate),
+        remaining_seconds=_rounded(record.remaining_seconds),
+    )  # fmt: skip
 
 
 async def _find(call: ApiCall, scope: Scope) -> tuple[OperationManager, OperationRecord]:
@@ -152,7 +160,7 @@ async def _get(call: ApiCall) -> ApiAnswer:
     return ApiAnswer(_show(call, record))
 
 
-async def _list(call: ApiCall) -> ApiAnswer:
+async def _list(call: ApiCall) -> ApiAnswer[OperationsJson]:
     found = await OperationManager(call.queues).list()
     shown = [_show(call, each) for each in found if may(call, Scope.STATS, each.queue)]
     return ApiAnswer({"operations": shown})
@@ -170,22 +178,22 @@ ROUTES = (
     Route(
         "GET", "/operations", Scope.STATS,
         "List the operations of many messages, the last first.", _list,
-        result=(Field("operations", Shape.OBJECTS, "Those that are not ended, and at least the "
-        "last 1,000 of the last 7 days.", items=SHOWN),),
+        result=OperationsJson,
     ),
     Route(
-        "GET", "/operations/{operation}", Scope.STATS, "Read an operation.", _get, result=SHOWN,
+        "GET", "/operations/{operation}", Scope.STATS, "Read an operation.", _get,
+        result=OperationJson,
     ),
     Route(
         "POST", "/operations/{operation}:cancel", Scope.MANAGE,
-        "Cancel an operation; its finished part stays.", _change("cancel"), result=SHOWN,
+        "Cancel an operation; its finished part stays.", _change("cancel"), result=OperationJson,
     ),
     Route(
         "POST", "/operations/{operation}:pause", Scope.MANAGE, "Pause an operation.",
-        _change("pause"), result=SHOWN,
+        _change("pause"), result=OperationJson,
     ),
     Route(
         "POST", "/operations/{operation}:resume", Scope.MANAGE, "Resume a paused operation.",
-        _change("resume"), result=SHOWN,
+        _change("resume"), result=OperationJson,
     ),
 )  # fmt: skip

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, fields, is_dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Annotated, Any, TypedDict, TypeVar, cast
 
 from rsmq.errors import InvalidFormat
@@ -174,6 +175,8 @@ async def raise_unchanged(call: ApiCall) -> None:
 
 def show_value(value: Any) -> Any:
     """Return a value of the model as one of JSON."""
+    if isinstance(value, Enum):
+        return value.value
     if hasattr(value, "_asdict"):
         return value._asdict()
     if isinstance(value, tuple | list):

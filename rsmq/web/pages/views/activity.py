@@ -7,15 +7,18 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from rsmq.web.access.principals import EVERYONE
 from rsmq.web.pages.formats import plural
 from rsmq.web.pages.links import with_query
 from rsmq.web.pages.phrases import PHRASES, changes_of, words_of
 from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.routes.audit import AuditJson
+from rsmq.web.routes.bulk import OperationJson, OperationsJson
+from rsmq.web.routes.undo import DeletionsJson, ListedDeletionJson
 from rsmq.web.table import Scope
 
 #: Entries of the audit stream on a page, and operations that have ended.
@@ -63,12 +66,39 @@ _CALLS = sorted(
 )
 
 
-async def _show(call: PageCall) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class ActivityPage:
+    """
+    Deletions, operations, and calls.
+
+    Attributes:
+        off: why nothing can be undone now.
+        operations: each with its level, and how many of its messages can be undone.
+        rows: the calls of the audit stream.
+        knows_who: whether their callers are known.
+        older: the address of the calls before these.
+        newest: the address of the last ones, if these are others.
+        query: the filters.
+    """
+
+    calls: ClassVar[Sequence[tuple[str, str]]] = _CALLS
+    deletions: list[ListedDeletionJson]
+    off: str | None
+    operations: list[tuple[str, OperationJson, int | None]]
+    sees_audit: bool
+    rows: list[CallRow]
+    knows_who: bool
+    older: str | None
+    newest: str | None
+    query: Mapping[str, str]
+
+
+async def _show(call: PageCall) -> ActivityPage:
     query = {name: call.query.get(name, "").strip() for name in _FILTERS}
     sees_audit = call.may(Scope.AUDIT, None)
     undo, listed, audit = await asyncio.gather(
-        call.read("/undo"),
-        call.read("/operations"),
+        call.read(DeletionsJson),
+        call.read(OperationsJson),
         _read_audit(call, query) if sees_audit else _nothing(),
     )
     operations = listed["operations"]
@@ -79,24 +109,18 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     older = audit["before"] and with_query(
         {**query, "before": audit["before"], "ended": ",".join(ended_before)}
     )
-    return {
-        "deletions": undo["deletions"],
-        "off": undo["off"],
-        "operations": [
-            (_LEVELS[each["state"]], each, _undoable(each, undo["deletions"]))
-            for each in [*running, *ended[:_ENDED]]
-        ],
-        "sees_audit": sees_audit,
-        "rows": rows,
-        "knows_who": all(each.user != EVERYONE.name for each in rows),
-        "older": older,
-        "newest": (with_query(query) or "?") if "before" in call.query else None,
-        "query": query,
-        "calls": _CALLS,
-    }
+    shown = [
+        (_LEVELS[each["state"]], each, _undoable(each, undo["deletions"]))
+        for each in [*running, *ended[:_ENDED]]
+    ]
+    return ActivityPage(
+        undo["deletions"], undo["off"], shown, sees_audit, rows, older=older, query=query,
+        knows_who=all(each.user != EVERYONE.name for each in rows),
+        newest=(with_query(query) or "?") if "before" in call.query else None,
+    )  # fmt: skip
 
 
-def _undoable(operation: Mapping[str, Any], deletions: list[Any]) -> int | None:
+def _undoable(operation: OperationJson, deletions: list[ListedDeletionJson]) -> int | None:
     """Return how many messages of an operation can be undone; None if that was not asked for."""
     undo = operation["arguments"].get("undo")
     if undo is None:
@@ -109,16 +133,16 @@ def _undoable(operation: Mapping[str, Any], deletions: list[Any]) -> int | None:
     )
 
 
-async def _read_audit(call: PageCall, query: Mapping[str, str]) -> Any:
+async def _read_audit(call: PageCall, query: Mapping[str, str]) -> AuditJson:
     chosen = {name: value or None for name, value in query.items()}
-    return await call.read("/audit", limit=_ENTRIES, before=call.query.get("before"), **chosen)
+    return await call.read(AuditJson, limit=_ENTRIES, before=call.query.get("before"), **chosen)
 
 
-async def _nothing() -> Any:
+async def _nothing() -> AuditJson:
     return {"entries": [], "before": None}
 
 
-def _pair(entries: list[Any], ended: set[str]) -> tuple[list[CallRow], list[str]]:
+def _pair(entries: list[dict[str, str]], ended: set[str]) -> tuple[list[CallRow], list[str]]:
     """
     Return a row for each call.
 
@@ -143,7 +167,7 @@ def _pair(entries: list[Any], ended: set[str]) -> tuple[list[CallRow], list[str]
     return rows, sorted(open_begins)
 
 
-def _row_of(entry: Mapping[str, Any]) -> CallRow:
+def _row_of(entry: Mapping[str, str]) -> CallRow:
     at_ms = float(entry["id"].partition("-")[0])
     return CallRow(
         at_ms,
@@ -155,13 +179,13 @@ def _row_of(entry: Mapping[str, Any]) -> CallRow:
     )
 
 
-def _count_of(entry: Mapping[str, Any]) -> list[str]:
+def _count_of(entry: Mapping[str, str]) -> list[str]:
     """Return how many messages a call has changed that did not name them."""
     done = entry.get("done", "")
     return [plural(int(done), "message")] if done.isdecimal() else []
 
 
-def _outcome_of(entry: Mapping[str, Any], at_ms: float) -> tuple[str, str, str]:
+def _outcome_of(entry: Mapping[str, str], at_ms: float) -> tuple[str, str, str]:
     if entry.get("phase") == "begin":
         is_running = time.time() - at_ms / 1000 < _RUNNING_SECONDS
         return ("running", "plain", "") if is_running else ("did not end", "bad", "")

@@ -4,12 +4,12 @@ Whether a queue is a dead-letter queue, and of which queues.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from redis.exceptions import ResponseError
 
 from rsmq.web.pages.table import PageCall
+from rsmq.web.routes.dead_letters import DeadLetterQueuesJson
+from rsmq.web.routes.forms import StoredJson
+from rsmq.web.routes.message_list import MessagesJson
 from rsmq.web.table import Scope
 
 
@@ -26,16 +26,15 @@ async def sources_of(call: PageCall, queue: str) -> list[str] | None:
     if not call.may(Scope.STATS, None):
         return None
     try:
-        listed = await call.read_lasting("/dead-letters")
+        listed = await call.read_lasting(DeadLetterQueuesJson)
     except ResponseError:
         return None
     return next((each["sources"] for each in listed["queues"] if each["queue"] == queue), None)
 
 
-async def read_newest(call: PageCall, queue: str) -> Mapping[str, Any] | None:
+async def read_newest(call: PageCall, queue: str) -> StoredJson | None:
     """Return the visible message that came last, if the caller may see it: two commands."""
     if not call.may(Scope.PEEK, queue):
         return None
-    path, names = "/queues/{queue}/messages", {"queue": queue}
-    page = await call.read(path, names, state="visible", start=-1, limit=1)
+    page = await call.read(MessagesJson, {"queue": queue}, state="visible", start=-1, limit=1)
     return next(iter(page["messages"]), None)

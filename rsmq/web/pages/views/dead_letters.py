@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 from rsmq.search.failure_causes import UNKNOWN_CAUSE
 from rsmq.web.pages.crash_evidence import UNKNOWN_ENDS
@@ -17,6 +17,9 @@ from rsmq.web.pages.recent_changes import moved_ids, read_changes, say_changes, 
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.dead_letter_queues import read_newest
 from rsmq.web.pages.views.figures import Figure, counted
+from rsmq.web.routes.dead_letters import DeadLetterQueueJson, DeadLetterQueuesJson
+from rsmq.web.routes.explanations import GroupJson, GroupsJson
+from rsmq.web.routes.forms import QueueJson, StoredJson
 from rsmq.web.table import Scope
 
 #: Queues of which the newest dead letter is read: two commands each.
@@ -25,33 +28,64 @@ _MAX_READ = 20
 _MAX_POLICIES = 3
 
 
-async def _show(call: PageCall) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class DeadLettersPage:
+    """The dead-letter queues, each with its newest message if that was read."""
+
+    rows: list[tuple[DeadLetterQueueJson, StoredJson | None]]
+    figures: list[Figure]
+
+
+async def _show(call: PageCall) -> DeadLettersPage:
     """Show the list: one command for each 50 queues, and two for each of the first twenty."""
-    listed = (await call.read("/dead-letters"))["queues"]
+    listed = (await call.read(DeadLetterQueuesJson))["queues"]
     newest = await asyncio.gather(*(_newest(call, each) for each in listed[:_MAX_READ]))
     rows = [*zip(listed, newest, strict=False), *((each, None) for each in listed[_MAX_READ:])]
-    number, new = (sum(each[name] for each in listed) for name in ("messages", "new_messages"))
-    return {
-        "rows": rows,
-        "figures": [
-            counted(number, "dead letter"),
-            Figure("new", show_number(new), "in an hour", "bad" if new else ""),
-            counted(len(listed), "dead-letter queue"),
-        ],
-    }
+    new = sum(each["new_messages"] for each in listed)
+    figures = [
+        counted(sum(each["messages"] for each in listed), "dead letter"),
+        Figure("new", show_number(new), "in an hour", "bad" if new else ""),
+        counted(len(listed), "dead-letter queue"),
+    ]
+    return DeadLettersPage(rows, figures)
 
 
-async def _newest(call: PageCall, queue: Mapping[str, Any]) -> Mapping[str, Any] | None:
+async def _newest(call: PageCall, queue: DeadLetterQueueJson) -> StoredJson | None:
     return await read_newest(call, queue["queue"]) if queue["visible"] else None
 
 
-async def _show_groups(call: PageCall) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class GroupsPage:
+    """
+    The dead letters of a queue by their causes.
+
+    Attributes:
+        policies: the queues whose policies may have moved those without a reason here.
+        are_moved: whether people have moved all of these.
+    """
+
+    unknown_ends: ClassVar[str] = UNKNOWN_ENDS
+    queue: QueueJson
+    groups: list[GroupJson]
+    scanned: int
+    others: int
+    next: str | None
+    first: str | None
+    sources: list[str]
+    policies: list[QueueJson]
+    are_moved: bool
+    moves: str
+    changes: list[str]
+    figures: list[Figure]
+
+
+async def _show_groups(call: PageCall) -> GroupsPage:
     """Show the groups of up to 10,000 dead letters: a command for each 200 of them."""
-    names, path = dict(call.names), "/queues/{queue}/dead-letters/groups"
+    names = dict(call.names)
     queue, page, listed = await asyncio.gather(
-        call.read("/queues/{queue}", names),
-        call.read(path, names, cursor=call.query.get("cursor")),
-        call.read("/dead-letters"),
+        call.read(QueueJson, names),
+        call.read(GroupsJson, names, cursor=call.query.get("cursor")),
+        call.read(DeadLetterQueuesJson),
     )
     groups = page["groups"]
     sources = [each["sources"] for each in listed["queues"] if each["queue"] == queue["name"]]
@@ -59,41 +93,34 @@ async def _show_groups(call: PageCall) -> Mapping[str, Any]:
     again = sum(each["redriven"] for each in groups)
     policies = await _policies(call, groups, shown)
     entries = await read_changes(call) if policies else ()
-    return {
-        "queue": queue,
-        "groups": groups,
-        "scanned": page["scanned"],
-        "others": page["others"],
-        "next": page["cursor"] and with_query({"cursor": page["cursor"]}),
-        "first": "?" if "cursor" in call.query else None,
-        "sources": shown,
-        "policies": policies,
-        "unknown_ends": UNKNOWN_ENDS,
-        "are_moved": _are_moved(groups, moved_ids(entries, queue["name"])),
-        "moves": say_moves(entries, queue["name"]),
-        "changes": say_changes(entries, [each["name"] for each in policies], time.time() * 1000),
-        "figures": [
-            counted(queue["messages"], "dead letter"),
-            counted(len(groups), "cause", "here" if page["cursor"] else ""),
-            Figure("died again", show_number(again), "after a redrive", "warn" if again else ""),
-        ],
-    }
+    figures = [
+        counted(queue["messages"], "dead letter"),
+        counted(len(groups), "cause", "here" if page["cursor"] else ""),
+        Figure("died again", show_number(again), "after a redrive", "warn" if again else ""),
+    ]
+    return GroupsPage(
+        queue, groups, page["scanned"], page["others"],
+        next=page["cursor"] and with_query({"cursor": page["cursor"]}),
+        first="?" if "cursor" in call.query else None,
+        sources=shown, policies=policies, figures=figures,
+        are_moved=_are_moved(groups, moved_ids(entries, queue["name"])),
+        moves=say_moves(entries, queue["name"]),
+        changes=say_changes(entries, [each["name"] for each in policies], time.time() * 1000),
+    )  # fmt: skip
 
 
-def _are_moved(groups: list[Mapping[str, Any]], moved: set[str]) -> bool:
+def _are_moved(groups: list[GroupJson], moved: set[str]) -> bool:
     """Return whether people have moved all dead letters without a reason, and no policy has."""
     unknown = [each for each in groups if each["key"] == UNKNOWN_CAUSE]
     return all(len(each["ids"]) == each["count"] and moved >= {*each["ids"]} for each in unknown)
 
 
-async def _policies(
-    call: PageCall, groups: list[Mapping[str, Any]], sources: list[str]
-) -> list[Mapping[str, Any]]:
+async def _policies(call: PageCall, groups: list[GroupJson], sources: list[str]) -> list[QueueJson]:
     """Return the queues whose policies move messages here, if a dead letter has no reason."""
     if all(each["key"] != UNKNOWN_CAUSE for each in groups):
         return []
     names = [each for each in sources if call.may(Scope.STATS, each)][:_MAX_POLICIES]
-    reads = (call.read("/queues/{queue}", {"queue": each}) for each in names)
+    reads = (call.read(QueueJson, {"queue": each}) for each in names)
     return list(await asyncio.gather(*reads))
 
 

@@ -5,11 +5,13 @@ The doctor: faults of the server and of the queues, with what repairs them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import Figure, counted
+from rsmq.web.routes.doctor import FindingJson, ReportJson
+from rsmq.web.routes.queue_list import QueuesJson
 from rsmq.web.table import Scope
 
 #: Names of queues that the field offers.
@@ -17,28 +19,41 @@ _NAMES = 100
 _LEVELS = {"error": "bad", "warning": "warn", "note": "plain"}
 
 
-async def _show(call: PageCall) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class DoctorPage:
+    """
+    The form of an examination, with its result.
+
+    Attributes:
+        names: of queues, for the form.
+        findings: the worst first, each with its level.
+        safe: how many have a safe repair.
+    """
+
+    queue: str
+    names: list[str]
+    report: ReportJson | None = None
+    findings: Sequence[tuple[str, FindingJson]] = ()
+    figures: Sequence[Figure] = ()
+    safe: int = 0
+
+
+async def _show(call: PageCall) -> DoctorPage:
     """Show the form; with ``examine`` in the address, examine: this reads every message."""
     queue = call.query.get("queue", "").strip()
     sees_queues = call.may(Scope.STATS, None)
-    listed = await call.read("/queues", limit=_NAMES) if sees_queues else {"queues": []}
-    names = [each["name"] for each in listed["queues"]]
+    listed = (await call.read(QueuesJson, limit=_NAMES))["queues"] if sees_queues else []
+    names = [each["name"] for each in listed]
     if "examine" not in call.query:
-        nothing: Mapping[str, Any] = {"report": None, "findings": [], "figures": [], "safe": 0}
-        return {"queue": queue, "names": names, **nothing}
-    report = await call.read("/doctor", queue=queue or None)
+        return DoctorPage(queue, names)
+    report = await call.read(ReportJson, queue=queue or None)
     findings = sorted(report["findings"], key=lambda each: list(_LEVELS).index(each["severity"]))
-    return {
-        "queue": queue,
-        "names": names,
-        "report": report,
-        "findings": [(_LEVELS[each["severity"]], each) for each in findings],
-        "figures": _figures(report),
-        "safe": sum(each["safe"] for each in findings),
-    }
+    by_level = [(_LEVELS[each["severity"]], each) for each in findings]
+    safe = sum(each["safe"] for each in findings)
+    return DoctorPage(queue, names, report, by_level, _figures(report), safe)
 
 
-def _figures(report: Mapping[str, Any]) -> list[Figure]:
+def _figures(report: ReportJson) -> list[Figure]:
     counts = Counter(each["severity"] for each in report["findings"])
     return [
         *(

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from rsmq.web.pages.charts import Chart, Mark, make_chart, make_spark, without_end
 from rsmq.web.pages.formats import show_number
 from rsmq.web.pages.links import with_query
+from rsmq.web.routes.history import NamespaceHistoryJson
 
 MINUTE, HOUR = 60, 3600
 
@@ -127,7 +128,9 @@ def spark_of_sums(values: Sequence[float | None], span: Span) -> tuple[str, ...]
     return spark_of(values if span.step == MINUTE else without_end(values))
 
 
-def make_charts(history: Mapping[str, Any], span: Span, marks: Sequence[Mark] = ()) -> list[Chart]:
+def make_charts(
+    history: NamespaceHistoryJson, span: Span, marks: Sequence[Mark] = ()
+) -> list[Chart]:
     """Return the charts of a history: sent and received, messages, the longest wait."""
     times = _times_of(history, span)
     unit = {MINUTE: "minute", HOUR: "hour", 24 * HOUR: "day"}.get(span.step)
@@ -142,7 +145,11 @@ def make_charts(history: Mapping[str, Any], span: Span, marks: Sequence[Mark] = 
         ),
         make_chart(
             "Messages in the queue (stacked)",
-            [(name, history[key]) for name, key in _GAUGES],
+            [
+                ("visible", history["visible"]),
+                ("in flight", history["in_flight"]),
+                ("delayed", history["delayed"]),
+            ],
             times,
             is_stacked=True,
             marks=marks,
@@ -153,10 +160,7 @@ def make_charts(history: Mapping[str, Any], span: Span, marks: Sequence[Mark] = 
     ]
 
 
-_GAUGES = (("visible", "visible"), ("in flight", "in_flight"), ("delayed", "delayed"))
-
-
-def _times_of(history: Mapping[str, Any], span: Span) -> Sequence[str]:
+def _times_of(history: NamespaceHistoryJson, span: Span) -> Sequence[str]:
     begin = datetime.fromtimestamp(history["start_ms"] / 1000, UTC)
     form = "%H:%M" if span.seconds <= 24 * HOUR else "%m-%d %H:%M"
     form = "%m-%d" if span.step >= 24 * HOUR else form

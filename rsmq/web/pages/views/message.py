@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 from rsmq.errors import InvalidFormat, JobNotFound
 from rsmq.explain.causes import Cause
@@ -19,6 +19,10 @@ from rsmq.web.pages.recent_changes import read_changes, say_move
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.dead_letter_queues import sources_of
 from rsmq.web.pages.views.messages import actions_on, raw_of
+from rsmq.web.routes.alerts import AlertJson
+from rsmq.web.routes.explanations import MessageWhyJson
+from rsmq.web.routes.forms import StoredJson
+from rsmq.web.routes.jobs import JobJson
 from rsmq.web.table import Scope
 from rsmq.wire.ids import check_flow_id
 
@@ -27,7 +31,46 @@ _SHOWN_BYTES = 65_536
 _NO_WORKER, _RECEIVED_AGAIN = Cause.NO_WORKER.value, Cause.RECEIVED_AGAIN.value
 
 
-async def _show(call: PageCall) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class SingleMessagePage:
+    """
+    A message.
+
+    Attributes:
+        is_dead: whether it is a dead letter.
+        stays: whether no worker listens here.
+        sources: the queues that it may have come from.
+        resend_to: where it is sent again; None if the sender has to choose.
+        moved: who has moved it here; may be empty.
+        loop: the alert of workers that it is suspected to kill.
+        causes: why it does not move, as sentences.
+        message: None if it is gone.
+        job: None without a record.
+        flow: the id of the flow of which it is a node.
+        forms: those of its body, each with its address, and the one that is shown.
+        shown: bytes of the body that were read.
+    """
+
+    queue: str
+    is_dead: bool
+    stays: bool
+    sources: list[str]
+    resend_to: str | None
+    moved: str
+    loop: AlertJson | None
+    causes: list[str]
+    id: str
+    message: StoredJson | None
+    why: MessageWhyJson
+    job: JobJson | None
+    flow: str | None
+    forms: list[tuple[BodyForm, str]]
+    form: BodyForm | None
+    shown: int
+    actions: list[tuple[str, str, str]]
+
+
+async def _show(call: PageCall) -> SingleMessagePage:
     """
     Return the page: four commands, of which two are for the reason why it does not move.
 
@@ -37,11 +80,11 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     """
     names = {"queue": call.names["queue"], "id": call.names["id"]}
     job = await _read_job(call, names)
-    why = await call.read("/queues/{queue}/messages/{id}/why", names)
+    why = await call.read(MessageWhyJson, names)
     sources = await sources_of(call, names["queue"])
     message = None
     try:
-        message = await call.read("/queues/{queue}/messages/{id}", names, max_bytes=_SHOWN_BYTES)
+        message = await call.read(StoredJson, names, max_bytes=_SHOWN_BYTES)
     except Refused as error:
         # Its job or its past may still be known.
         if error.code != "messageNotFound" or (job is None and not why["events"]):
@@ -64,32 +107,18 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     resend_to: str | None = names["queue"]
     if is_dead:  # here, no handler may listen
         resend_to = origins[0] if len(origins) == 1 else None
-    return {
-        "queue": names["queue"],
-        "is_dead": is_dead,
-        "stays": stays,
-        "sources": origins,
-        "resend_to": resend_to,
-        "moved": moved,
-        "loop": loop if is_suspect else None,
-        "causes": _shown_causes(
-            why, message if may_be_dead and stays else None, is_suspect=is_suspect
-        ),
-        "id": names["id"],
-        "message": message,
-        "why": why,
-        "job": job if job is not None and _has_record(job) else None,
-        "flow": _find_flow(raw),
-        "forms": [(each, with_query({"view": each.name})) for each in forms],
-        "form": _choose(forms, call.query.get("view")),
-        "shown": len(raw or b""),
-        "actions": actions_on(call, names["queue"], is_dead=may_be_dead),
-    }
+    dead = message if may_be_dead and stays else None
+    return SingleMessagePage(
+        **names, is_dead=is_dead, stays=stays, sources=origins, resend_to=resend_to, moved=moved,
+        loop=loop if is_suspect else None, causes=_shown_causes(why, dead, is_suspect=is_suspect),
+        message=message, why=why, job=job if job is not None and _has_record(job) else None,
+        flow=_find_flow(raw), form=_choose(forms, call.query.get("view")), shown=len(raw or b""),
+        forms=[(each, with_query({"view": each.name})) for each in forms],
+        actions=actions_on(call, names["queue"], is_dead=may_be_dead),
+    )  # fmt: skip
 
 
-def _shown_causes(
-    why: Mapping[str, Any], dead: Mapping[str, Any] | None, *, is_suspect: bool
-) -> list[str]:
+def _shown_causes(why: MessageWhyJson, dead: StoredJson | None, *, is_suspect: bool) -> list[str]:
     """
     Return the sentences of causes.
 
@@ -120,12 +149,11 @@ def _ended(received: int) -> str:
     )
 
 
-async def _read_job(call: PageCall, names: Mapping[str, str]) -> Mapping[str, Any] | None:
+async def _read_job(call: PageCall, names: Mapping[str, str]) -> JobJson | None:
     try:
-        found: Mapping[str, Any] = await call.read("/queues/{queue}/jobs/{id}", names)
+        return await call.read(JobJson, names)
     except JobNotFound:
         return None
-    return found
 
 
 def _find_flow(raw: bytes | None) -> str | None:
@@ -136,10 +164,10 @@ def _find_flow(raw: bytes | None) -> str | None:
         return None
 
 
-def _has_record(job: Mapping[str, Any]) -> bool:
+def _has_record(job: JobJson) -> bool:
     """Return whether more is known of a job than of any message."""
-    names = ("worker", "begun_at", "ended_at", "progress", "result")
-    return job["is_cancelling"] or any(job[name] is not None for name in names)
+    facts = (job["worker"], job["begun_at"], job["ended_at"], job["progress"], job["result"])
+    return job["is_cancelling"] or any(each is not None for each in facts)
 
 
 def _choose(forms: list[BodyForm], wanted: str | None) -> BodyForm | None:

@@ -18,6 +18,9 @@ from rsmq.web.pages.links import with_query
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.dead_letter_queues import sources_of
 from rsmq.web.problems import HttpProblem, describe
+from rsmq.web.routes.forms import QueueJson, StoredJson
+from rsmq.web.routes.message_list import ListedMessageJson, MessagesJson
+from rsmq.web.routes.queues import CountsJson
 from rsmq.web.table import Scope
 
 _LIMIT = 50
@@ -58,12 +61,42 @@ class Row:
         values: those of the columns.
     """
 
-    message: Mapping[str, Any]
+    message: ListedMessageJson
     line: str | None
     values: tuple[str, ...]
 
 
-async def _show(call: PageCall) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class MessagesPage:
+    """
+    A part of the messages of a queue.
+
+    Attributes:
+        cols: the paths of the columns, as in the address.
+        columns: their titles.
+        problem: what is wrong with the filter or the columns.
+        scanned: the messages that were looked at, with those of the parts before.
+        is_cut: whether the search has ended before the part was full.
+        actions: on chosen messages, as ``actions_on`` returns them.
+    """
+
+    queue: QueueJson
+    tabs: list[Tab]
+    filter: str
+    state: str | None
+    cols: str
+    columns: list[str]
+    problem: HttpProblem | None
+    rows: list[Row]
+    scanned: int
+    is_live: bool
+    is_cut: bool
+    next: str | None
+    first: str | None
+    actions: list[tuple[str, str, str]]
+
+
+async def _show(call: PageCall) -> MessagesPage:
     """
     Return the page: four commands, and those of its counts, which are sampled.
 
@@ -73,13 +106,13 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     names = {"queue": call.names["queue"]}
     text, state = query.get("filter", "").strip(), query.get("state") or None
     columns, problem = _read_state(text, query.get("cols", ""))
-    queue = await call.read("/queues/{queue}", names)
-    counts = await call.read("/queues/{queue}/counts", names, estimate=True)
+    queue = await call.read(QueueJson, names)
+    counts = await call.read(CountsJson, names, estimate=True)
     sources = await sources_of(call, names["queue"])
-    page: Mapping[str, Any] = {"messages": [], "scanned": 0, "cursor": None}
+    page: MessagesJson = {"messages": [], "scanned": 0, "cursor": None}
     if problem is None:
         page = await call.read(
-            "/queues/{queue}/messages", names, state=state, filter=text or None,
+            MessagesJson, names, state=state, filter=text or None,
             cursor=query.get("cursor"), limit=_LIMIT,
         )  # fmt: skip
     rest = {name: query[name] for name in ("state", "filter", "cols") if query.get(name)}
@@ -87,28 +120,18 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     following = page["cursor"] and with_query(
         {**rest, "cursor": page["cursor"], "scanned": scanned if text else None}
     )
-    refresh = {} if page["scanned"] <= _LIVE_SCAN else {"refresh": 0}
-    return {
-        **refresh,
-        "queue": queue,
-        "tabs": _tabs(queue, counts, rest),
-        "filter": text,
-        "state": state,
-        "cols": query.get("cols", ""),
-        "columns": [title for title, _ in columns],
-        "problem": problem,
-        "rows": [_row(each, columns) for each in page["messages"]],
-        "scanned": scanned,
-        "is_cut": len(page["messages"]) < _LIMIT and page["cursor"] is not None,
-        "next": following,
-        "first": (with_query(rest) or "?") if "cursor" in query else None,
-        "actions": actions_on(
-            call,
-            names["queue"],
-            is_dead=sources is not None or any(each["reason"] for each in page["messages"]),
-            is_due_later=state in {"delayed", "retrying"},
+    is_dead = sources is not None or any(each["reason"] for each in page["messages"])
+    return MessagesPage(
+        queue, _tabs(queue, counts, rest), text, state, query.get("cols", ""),
+        [title for title, _ in columns], problem,
+        [_row(each, columns) for each in page["messages"]], scanned,
+        is_live=page["scanned"] <= _LIVE_SCAN,
+        is_cut=len(page["messages"]) < _LIMIT and page["cursor"] is not None, next=following,
+        first=(with_query(rest) or "?") if "cursor" in query else None,
+        actions=actions_on(
+            call, names["queue"], is_dead=is_dead, is_due_later=state in {"delayed", "retrying"}
         ),
-    }
+    )  # fmt: skip
 
 
 def actions_on(
@@ -142,11 +165,8 @@ def _read_state(text: str, cols: str) -> tuple[list[tuple[str, JsonPath]], HttpP
         return [], describe(error, may_repeat=True)
 
 
-def _tabs(
-    queue: Mapping[str, Any], counts: Mapping[str, Any], rest: Mapping[str, str]
-) -> list[Tab]:
-    found: dict[str | None, int] = {None: queue["messages"]}
-    found |= {state: counts[state] for state, _ in _STATES if state}
+def _tabs(queue: QueueJson, counts: CountsJson, rest: Mapping[str, str]) -> list[Tab]:
+    found: Any = {**counts, None: queue["messages"]}
     sampled = {"in_flight", "retrying", "delayed", "held_back"} if counts["is_estimate"] else set()
     return [
         Tab(
@@ -160,7 +180,7 @@ def _tabs(
     ]
 
 
-def _row(message: Mapping[str, Any], columns: list[tuple[str, JsonPath]]) -> Row:
+def _row(message: ListedMessageJson, columns: list[tuple[str, JsonPath]]) -> Row:
     raw = raw_of(message)
     if raw is None:
         return Row(message, None, ("",) * len(columns))
@@ -168,7 +188,7 @@ def _row(message: Mapping[str, Any], columns: list[tuple[str, JsonPath]]) -> Row
     return Row(message, show_line(raw, _LINE_CHARACTERS), values)
 
 
-def raw_of(message: Mapping[str, Any]) -> bytes | None:
+def raw_of(message: StoredJson) -> bytes | None:
     """Return the bytes of the body of a message of the API, or their begin; None if withheld."""
     if "body_base64" in message:
         return base64.b64decode(message["body_base64"])

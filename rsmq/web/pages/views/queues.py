@@ -5,24 +5,44 @@ The list of queues.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from rsmq.web.pages.links import with_query
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import Column, sortable, spark_of
+from rsmq.web.routes.forms import QueueJson
+from rsmq.web.routes.queue_list import ActivityJson, ListedQueueJson, QueuesJson
 from rsmq.web.table import Scope
 
 _LIMIT = 100
 _DEFAULT = "-visible"
 
 
-async def _show(call: PageCall) -> Mapping[str, Any]:
+class QueueRow(QueueJson):
+    """A queue with what a row of a table shows beside its attributes."""
+
+    activity: ActivityJson
+    spark: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesPage:
+    """A part of the list of queues, and the addresses of the first and the next one."""
+
+    queues: list[QueueRow]
+    columns: list[Column]
+    q: str
+    sort: str
+    next: str | None
+    first: str | None
+
+
+async def _show(call: PageCall) -> QueuesPage:
     """Return the values: five commands, and one for each 150 queues that are sorted."""
     query = call.query
     sort = query.get("sort", _DEFAULT)
     page = await call.read(
-        "/queues",
+        QueuesJson,
         sort=sort,
         q=query.get("q") or None,
         cursor=query.get("cursor"),
@@ -30,19 +50,16 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         activity=True,
     )
     rest = {name: value for name, value in query.items() if name != "cursor"}
-    return {
-        "queues": make_rows(page["queues"]),
-        "columns": _columns(query),
-        "q": query.get("q", ""),
-        "sort": sort,
-        "next": page["cursor"] and with_query({**rest, "cursor": page["cursor"]}),
-        "first": (with_query(rest) or "?") if "cursor" in query else None,
-    }
+    return QueuesPage(
+        make_rows(page["queues"]), _columns(query), query.get("q", ""), sort,
+        next=page["cursor"] and with_query({**rest, "cursor": page["cursor"]}),
+        first=(with_query(rest) or "?") if "cursor" in query else None,
+    )  # fmt: skip
 
 
-def make_rows(queues: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return queues with what a row of a table shows beside their attributes."""
-    rows = []
+def make_rows(queues: Iterable[ListedQueueJson]) -> list[QueueRow]:
+    """Return the rows of queues that were read with their activity."""
+    rows: list[QueueRow] = []
     for each in queues:
         activity = each["activity"] or _UNKNOWN
         spark = spark_of(_by_two(activity["visible_last_hour"]))
@@ -50,7 +67,7 @@ def make_rows(queues: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-_UNKNOWN: Mapping[str, Any] = {
+_UNKNOWN: ActivityJson = {
     "waiting_seconds": None, "has_reasons": False, "dead_letters": None, "sent_per_second": None,
     "received_per_second": None, "visible_last_hour": [],
 }  # fmt: skip

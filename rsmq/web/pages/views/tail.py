@@ -4,16 +4,22 @@ The tail of a queue: its new messages as they are sent, by the stream of the API
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.routes.forms import QueueJson
 from rsmq.web.table import Scope
 
 
-async def _show(call: PageCall) -> Mapping[str, Any]:
-    queue = await call.read("/queues/{queue}", {"queue": call.names["queue"]})
-    return {"queue": queue}
+@dataclass(frozen=True, slots=True)
+class TailPage:
+    """The queue whose tail is shown."""
+
+    queue: QueueJson
+
+
+async def _show(call: PageCall) -> TailPage:
+    return TailPage(await call.read(QueueJson, {"queue": call.names["queue"]}))
 
 
 PAGES = (

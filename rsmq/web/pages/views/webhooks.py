@@ -5,13 +5,13 @@ Webhooks: the subscribers of queues, and the states of all targets.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from rsmq.web.pages.formats import show_number
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import Figure, counted
+from rsmq.web.routes.subscribers import SubscriberJson, SubscribersJson, TargetJson, TargetsJson
 from rsmq.web.table import Scope
 
 #: The texts of a page for the states of ``rsmq.webhooks.breaker.TargetState``.
@@ -58,29 +58,35 @@ class WebhookRow:
         return self.state in {"stopped", "paused by it", "ended by 410", "on trial"}
 
 
-_NO_TARGET: Mapping[str, Any] = {
-    "state": "closed", "failures": 0, "until_ms": None, "answer": None, "refusal": None,
+_NO_TARGET: TargetJson = {
+    "queue": "", "url": "", "state": "closed", "failures": 0, "until_ms": None, "answer": None,
+    "refusal": None,
 }  # fmt: skip
 
 
-async def _show(call: PageCall) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class WebhooksPage:
+    """The subscribers, and the targets that are not of one."""
+
+    example: ClassVar[str] = "rsmq subscribers add orders crm https://example.org/hooks"
+    subscribers: list[WebhookRow]
+    others: list[WebhookRow]
+    figures: list[Figure]
+
+
+async def _show(call: PageCall) -> WebhooksPage:
     """Show them; two commands."""
-    listed, states = await asyncio.gather(call.read("/subscribers"), call.read("/webhooks"))
+    listed, states = await asyncio.gather(call.read(SubscribersJson), call.read(TargetsJson))
     targets = {(each["queue"], each["url"]): each for each in states["webhooks"]}
     subscribers = []
     for each in listed["subscribers"]:
         target = targets.pop((each["own_queue"], each["url"]), None)
         subscribers.append(_row_of(each, target))
     others = [_row_of(None, each) for each in targets.values()]
-    return {
-        "subscribers": subscribers,
-        "others": others,
-        "example": "rsmq subscribers add orders crm https://example.org/hooks",
-        "figures": _figures([*subscribers, *others]),
-    }
+    return WebhooksPage(subscribers, others, _figures([*subscribers, *others]))
 
 
-def _row_of(subscriber: Mapping[str, Any] | None, target: Mapping[str, Any] | None) -> WebhookRow:
+def _row_of(subscriber: SubscriberJson | None, target: TargetJson | None) -> WebhookRow:
     facts = target or _NO_TARGET
     state, level = _STATES[facts["state"]]
     if state == "active" and facts["failures"]:
