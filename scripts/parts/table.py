@@ -172,7 +172,7 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         ),
         # The longest one: it starts as soon as what it needs is there.
         Part(
-            "spark: in Spark, through kills too", 450,
+            "spark: in Spark, through kills too", 540,
             _tests("--dist", "loadfile", "--no-loadscope-reorder", "-m", "spark", "tests/spark"),
             needs=[_PEERS, _CLASSES],
         ),

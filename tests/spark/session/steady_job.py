@@ -124,7 +124,7 @@ class SteadyJob:
         """Fill the heap of the driver, let the queries meet that, and kill this job."""
         (self._folder / FILL_MEMORY).unlink()
         buffers, held = self._spark._jvm.java.nio.ByteBuffer, []
-        for size in (2**24, 2**20, 2**16):
+        for size in (2**24, 2**20):  # smaller ones take minutes of the garbage collector
             try:
                 while True:
                     held.append(buffers.allocate(size))

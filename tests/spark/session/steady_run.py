@@ -149,9 +149,9 @@ class SteadyRun:
     def _count(self, query):
         return steady_job.count_batches(self._folder, query)
 
-    def _wait(self, condition, *, each=lambda: None, seconds=_RECOVERY_SECONDS):
+    def _wait(self, condition, *, each=lambda: None):
         """Wait for a condition while the job runs; return its value."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + _RECOVERY_SECONDS
         while not (value := condition()):
             assert self._process.poll() is None, self.read_log()
             assert time.monotonic() < deadline, self.read_log()
