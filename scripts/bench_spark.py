@@ -30,6 +30,9 @@ def main() -> None:
     """Measure, print the report, and write it to files."""
     parser = argparse.ArgumentParser(prog="scripts/bench-spark", description=__doc__)
     parser.add_argument("--messages", type=int, default=1_000_000, metavar="N")
+    parser.add_argument(
+        "--grouped", type=int, default=100_000, metavar="N", help="messages in 10,000 groups"
+    )
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
     parser.add_argument("--quick", action="store_true", help="only see whether all of it runs")
     parser.add_argument(
@@ -41,11 +44,12 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.messages, arguments.rounds = _QUICK_MESSAGES, 1
+        arguments.grouped = _QUICK_MESSAGES
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     folder = Path(tempfile.mkdtemp(prefix="rsmq-bench-"))
     try:
         with Server() as server:
-            env = Environment(server.url, arguments.messages, folder)
+            env = Environment(server.url, arguments.messages, folder, grouped=arguments.grouped)
             try:
                 cases = [each for each in make_cases(env) if arguments.only in each.name]
                 warm_up(env)

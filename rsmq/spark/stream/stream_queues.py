@@ -137,7 +137,7 @@ class StreamEntry:
             }
             try:
                 self._write(server, counts)
-            except RedisError as error:  # the user lacks a right, or memory is full
+            except (RedisError, RSMQError) as error:  # no right, memory is full, or no answer
                 log.info("The entry of the stream was not written: %s", error)
         self._written = received
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .environment import Environment
+from .environment import GROUPS, Environment
 from .processor_time import ProcessorTime
 
 READ, WRITE, STREAM = "read", "write", "stream"
@@ -31,6 +31,7 @@ class Case:
         messages: the number of messages in the queue before each run.
         run: runs it, and returns the number of its messages.
         received: the share of the messages in the queue that are received.
+        has_groups: whether the messages in the queue have groups.
         is_plain: whether it is a plain loop, the measure of the cases after it.
         floor: the name of the case without Redis that shows Spark's own part.
         target: the ratio to the plain loop that it should reach.
@@ -43,6 +44,7 @@ class Case:
     messages: int
     run: Callable[[], int]
     received: float = 0
+    has_groups: bool = False
     is_plain: bool = False
     floor: str | None = None
     target: float | None = None
@@ -117,6 +119,7 @@ def make_cases(env: Environment) -> list[Case]:
         ),
         *_make_writes(env),
         *_make_streams(env),
+        *_make_moves(env),
     ]
 
 
@@ -177,9 +180,24 @@ def _make_streams(env: Environment) -> list[Case]:
     return [*cases, Case(f"stream, Spark, {largest:,} a batch", env.messages, run)]
 
 
+def _make_moves(env: Environment) -> list[Case]:
+    name = f"{env.grouped:,} messages of {GROUPS:,} groups"
+    plain = "receive_messages(1000, extend_groups=True), send_messages, delete_messages"
+    return [
+        Case(
+            f"move {name}, plain loop: {plain}",
+            env.grouped,
+            env.plain_move,
+            has_groups=True,
+            is_plain=True,
+        ),
+        Case(f"move {name}, Spark, exactly-once", env.grouped, env.spark_move, has_groups=True),
+    ]
+
+
 def measure_once(env: Environment, case: Case) -> None:
     """Run a case, and keep its result."""
-    env.fill(case.messages, case.received)
+    env.fill(case.messages, case.received, has_groups=case.has_groups)
     if not case.is_plain:
         env.wake_workers()
     env.reset_slow_commands()

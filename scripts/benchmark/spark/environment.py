@@ -24,6 +24,9 @@ _SMALL_QUEUE = "small"
 _SMALL_QUEUE_MESSAGES = 5000
 #: The queue into which small jobs write.
 _SMALL_TARGET = "small-target"
+#: The queue into which messages with groups are moved, and how many groups they have.
+_MOVED = "moved"
+GROUPS = 10_000
 
 
 class Environment:
@@ -32,6 +35,7 @@ class Environment:
 
     Attributes:
         messages: the number of messages of a read and of a write.
+        grouped: the number of messages with groups.
         folder: a folder for checkpoints.
         raw: a redis-py client.
         rsmq: a client of the library.
@@ -41,8 +45,9 @@ class Environment:
         progress: the reports of the progress of the last stream.
     """
 
-    def __init__(self, url: str, messages: int, folder: Path) -> None:
+    def __init__(self, url: str, messages: int, folder: Path, *, grouped: int = 0) -> None:
         self.messages = messages
+        self.grouped = grouped
         self.folder = folder
         self.raw: Any = redis.Redis.from_url(url, protocol=2)
         self.raw.config_set("slowlog-log-slower-than", round(SLOW_MS * _MICROSECONDS_PER_MS))
@@ -50,34 +55,38 @@ class Environment:
         self.rsmq = RSMQ.from_url(url, codec=BYTES)
         self.rsmq.create_queue(_SMALL_QUEUE)
         self.rsmq.create_queue(_SMALL_TARGET)
+        self.rsmq.create_queue(_MOVED)
         self.rsmq.send_messages(_SMALL_QUEUE, [b"x"] * _SMALL_QUEUE_MESSAGES)
         self.clock = ProcessorClock(self.raw)
         self.options = {"url": url}
         self.spark = pipelines.session("bench", "local[2,4]")
         self.spark.dataSource.register(MemorySource)
         self.progress: list[dict[str, Any]] = []
-        self._bodies = [b"%08d" % n + b"x" * (BODY_BYTES - 8) for n in range(messages)]
-        self._filled: tuple[int, float] | None = None
+        most = max(messages, grouped)
+        self._bodies = [b"%08d" % n + b"x" * (BODY_BYTES - 8) for n in range(most)]
+        self._filled: tuple[int, float, bool] | None = None
         self._runs = 0
 
-    def fill(self, messages: int, received: float = 0) -> None:
+    def fill(self, messages: int, received: float = 0, *, has_groups: bool = False) -> None:
         """
         Fill ``q`` with exactly this many messages, unless the last runs have left them there.
 
         Args:
             messages: the number of messages.
             received: the share of them that are received, and stay in flight.
+            has_groups: whether each has one of 10,000 groups, in turn.
         """
-        if self._filled == (messages, received):
+        if self._filled == (messages, received, has_groups):
             return
         self.rsmq.create_queue("q", exist_ok=True)
         self.rsmq.purge_queue("q")
         for begin in range(0, messages, 1000):
-            self.rsmq.send_messages("q", self._bodies[begin : min(begin + 1000, messages)])
+            bodies = self._bodies[begin : min(begin + 1000, messages)]
+            self.rsmq.send_messages("q", bodies, groups=_groups_of(bodies) if has_groups else None)
         remaining = round(messages * received)
         while remaining:
             remaining -= len(self.rsmq.receive_messages("q", min(1000, remaining), vt=3600))
-        self._filled = messages, received
+        self._filled = messages, received, has_groups
 
     def wake_workers(self) -> None:
         """
@@ -163,6 +172,31 @@ class Environment:
             raise SystemExit("The stream has left messages.")
         return messages
 
+    def plain_move(self) -> int:
+        """Move all messages with their groups to another queue, a thousand per call."""
+        self._filled = None
+        while received := self.rsmq.receive_messages("q", 1000, vt=600, extend_groups=True):
+            bodies = [each.body for each in received]
+            self.rsmq.send_messages(_MOVED, bodies, groups=_groups_of(bodies))
+            self.rsmq.delete_messages(received)
+        return self._check_moved()
+
+    def spark_move(self) -> int:
+        """Move all messages with their groups to another queue, each exactly once."""
+        self._filled = None
+        options = {**self.options, "queue": "q", "groups": "together", "columns": "message,group"}
+        sink = {**self.options, "queue": _MOVED, "delivery": "exactly-once"}
+        frame = self.spark.readStream.format("rsmq").options(**options).load()
+        self._run_query(frame.writeStream.format("rsmq").options(**sink))
+        return self._check_moved()
+
+    def _check_moved(self) -> int:
+        left, moved = (self.rsmq.get_queue_attributes(name).messages for name in ("q", _MOVED))
+        if left or moved != self.grouped:
+            raise SystemExit(f"Of {self.grouped} messages {left} are left, and {moved} were moved.")
+        self.rsmq.purge_queue(_MOVED)
+        return moved
+
     def floor_stream(self, batch: int, messages: int) -> int:
         """Run as many messages from memory through a query."""
         self._run_stream(
@@ -173,7 +207,9 @@ class Environment:
         return messages
 
     def _run_stream(self, reader: Any) -> None:
-        writer = reader.load().writeStream.format("noop")
+        self._run_query(reader.load().writeStream.format("noop"))
+
+    def _run_query(self, writer: Any) -> None:
         query = (
             writer.option("checkpointLocation", self.make_checkpoint())
             .trigger(availableNow=True)
@@ -217,3 +253,7 @@ class Environment:
         longest = max(entries, key=lambda entry: entry["duration"])
         name = longest["command"].split()[0].decode()
         return longest["duration"] / _MICROSECONDS_PER_MS, name
+
+
+def _groups_of(bodies: list[bytes]) -> list[str]:
+    return [f"g{int(body[:8]) % GROUPS}" for body in bodies]
