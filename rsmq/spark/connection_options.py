@@ -29,7 +29,7 @@ _SPARK_OPTIONS = ("checkpointLocation", "queryName", "serialization.format", "me
 #: The options to which Spark adds the arguments of ``load(...)``, ``save(...)`` and ``start(...)``.
 _PATH_OPTIONS = ("path", "paths")
 
-_LEASE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class _Options(Words):
@@ -193,11 +193,11 @@ class OptionReader:
                 values[each.name] = read(self, name, *arguments)
         return record(**values)
 
-    def read_lease_name(self, name: str) -> str | None:
-        """Return the name of a lease or a write; None if the option is missing."""
+    def read_name(self, name: str) -> str | None:
+        """Return the name of a stream or a write; None if the option is missing."""
         # An empty text is refused: it is probably a variable that was not set.
         text = self._texts.get(name)
-        if text is not None and not _LEASE_NAME.fullmatch(text):
+        if text is not None and not _NAME.fullmatch(text):
             rule = f"is 1 to 64 characters of A-Z a-z 0-9 _ . -; got {show(text)}."
             raise InvalidOption(name, rule, value=text)
         return text
@@ -223,7 +223,7 @@ integer_option = partial(_from_option, OptionReader.read_integer)
 seconds_option = partial(_from_option, OptionReader.read_seconds)
 time_option = partial(_from_option, OptionReader.read_time_us)
 columns_option = partial(_from_option, OptionReader.read_columns)
-name_option = partial(_from_option, OptionReader.read_lease_name)
+name_option = partial(_from_option, OptionReader.read_name)
 
 
 def option_names(record: type) -> list[str]:

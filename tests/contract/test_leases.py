@@ -17,7 +17,7 @@ from rsmq.spark.operations.batches import (
     DeadLetterPolicy,
     PartLimits,
     acknowledge_leased,
-    acquire_lease,
+    acquire_ownership,
     delete_expired_leases,
     extend_leased,
     keep_acknowledged,
@@ -25,9 +25,9 @@ from rsmq.spark.operations.batches import (
     name_part,
     parse_part_sizes,
     parse_receipts,
-    release_lease,
     release_leased,
-    take_over_lease,
+    release_ownership,
+    take_over_ownership,
 )
 from rsmq.spark.operations.staged_writes import (
     decide_write,
@@ -328,7 +328,7 @@ def test_a_lease_that_was_taken_over_receives_nothing(env, keys):
     acknowledge(env, keys)
     assert acknowledged(env)["lease"][::3] == [1, b"me"]
 
-    take_over = take_over_lease(namespace, "lease", "successor")
+    take_over = take_over_ownership(namespace, "lease", "successor")
     assert [env.rsmq.run(take_over), env.rsmq.run(take_over)] == [1, 1]
     assert acknowledged(env)["lease"][::3] == [1, b"successor"]
     before = env.state()
@@ -416,7 +416,7 @@ def test_a_process_whose_lease_was_taken_over_releases_nothing(env, keys):
     env.rsmq.send_messages("q", ["a"])
     lease(env, keys)
     namespace = Namespace(env.ns)
-    env.rsmq.run(take_over_lease(namespace, "lease", "successor"))
+    env.rsmq.run(take_over_ownership(namespace, "lease", "successor"))
     before = env.state()
     with pytest.raises(LeaseTakenOver, match="lease lease was taken over"):
         release(env, keys)
@@ -448,7 +448,7 @@ def test_counts_of_an_acknowledged_batch_stay_until_the_next_one(env, keys):
     assert acknowledge_with(b"", part=1) == [1, b'{"q": 2}']
     for operation in (
         keep_acknowledged(namespace, "lease"),
-        take_over_lease(namespace, "lease", "successor"),
+        take_over_ownership(namespace, "lease", "successor"),
     ):
         env.rsmq.run(operation)
         assert acknowledged(env)["lease"][:2] == [1, b'{"q": 2}']
@@ -514,19 +514,21 @@ def test_the_policy_of_the_queue_applies_if_the_call_has_none(env, keys):
 
 
 def test_only_its_holder_releases_a_lease(env, keys):
-    acquire = acquire_lease(keys, "nightly", "me", seconds=20, lifetime=DAY)
-    assert env.rsmq.run(release_lease(keys, "nightly", "me")) is False
+    acquire = acquire_ownership(keys, "nightly", "me", seconds=20, lifetime=DAY)
+    assert env.rsmq.run(release_ownership(keys, "nightly", "me")) is False
     env.rsmq.run(acquire)
     before = env.state()
-    assert env.rsmq.run(release_lease(keys, "nightly", "other")) is False
+    assert env.rsmq.run(release_ownership(keys, "nightly", "other")) is False
     assert env.state() == before
-    assert env.rsmq.run(release_lease(keys, "nightly", "me")) is True
+    assert env.rsmq.run(release_ownership(keys, "nightly", "me")) is True
     assert env.raw.exists(keys.leases) == 0
 
 
 def test_a_lease_has_one_holder(env, keys):
     def hold(holder, seconds):
-        return env.rsmq.run(acquire_lease(keys, "nightly", holder, seconds=seconds, lifetime=DAY))
+        return env.rsmq.run(
+            acquire_ownership(keys, "nightly", holder, seconds=seconds, lifetime=DAY)
+        )
 
     assert hold("me", 20) == 0
     assert 15 < hold("you", 20) <= 20
@@ -540,7 +542,7 @@ def test_leases_that_are_not_renewed_are_removed(env, keys):
     lease(env, keys, make_batch("kept", 1), most=1)
     lease(env, keys, make_batch("old", 1), lifetime=0.001, most=1)
     lease(env, keys, make_batch("old", 1), part=1, lifetime=0.001, most=1)
-    env.rsmq.run(acquire_lease(keys, "old", "me", seconds=0, lifetime=DAY))
+    env.rsmq.run(acquire_ownership(keys, "old", "me", seconds=0, lifetime=DAY))
     removed = 0
     while removed < 4:  # one field of the lease, one of the batch, and two parts
         removed += env.rsmq.run(delete_expired_leases(keys))
@@ -562,7 +564,7 @@ def test_a_missing_queue_is_not_leased(env):
     with pytest.raises(QueueNotFound):
         lease(env, keys)
     with pytest.raises(QueueNotFound):
-        env.rsmq.run(acquire_lease(keys, "a", "me", seconds=1, lifetime=DAY))
+        env.rsmq.run(acquire_ownership(keys, "a", "me", seconds=1, lifetime=DAY))
     assert env.state() == {}
 
 

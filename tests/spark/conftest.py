@@ -301,11 +301,11 @@ class Query:
 
         Wakes an idle reader before, as a message does, unless ``wake`` is False.
         """
-        if wake and self.reader.lease is not None:
-            self.reader.lease.idle_wait.end()
+        if wake and self.reader.consumer is not None:
+            self.reader.consumer.idle_wait.end()
         start = self.offsets[-1] if self.offsets else json_round_trip(self.reader.initialOffset())
         end = json_round_trip(self.latest_offset(self.reader, start))
-        self.reader.lease.background.finish()
+        self.reader.consumer.background.finish()
         self.progress = json_round_trip(self.reader.reportLatestOffset())
         return None if json.dumps(start) == json.dumps(end) else end
 
@@ -342,8 +342,8 @@ class Query:
     def finish(self):
         """Read the last batch in the log into the sink; replace rows of an earlier attempt."""
         rows = [row for task in self.tasks(self.plan()) for row in task]
-        if self.reader.lease is not None:  # OlderStreamReader has none for an empty batch
-            self.reader.lease.background.finish()
+        if self.reader.consumer is not None:  # OlderStreamReader has none for an empty batch
+            self.reader.consumer.background.finish()
         self.sink[len(self.offsets)] = rows
         self.done = len(self.offsets)
         return rows
@@ -362,7 +362,7 @@ class Query:
 
         Unless it is stopped, it does not release the batch that it received ahead.
         """
-        lease = self.reader.lease
+        lease = self.reader.consumer
         if lease is not None and not is_stopped:
             lease.heartbeat.stopped.set()
             lease.background.finish()
@@ -390,10 +390,10 @@ class OlderQuery(Query):
     """
 
     def request_offset(self, *, wake=True):
-        if wake and self.reader.lease is not None:
-            self.reader.lease.idle_wait.end()
+        if wake and self.reader.consumer is not None:
+            self.reader.consumer.idle_wait.end()
         end = json_round_trip(self.latest_offset(self.reader, None))
-        self.reader.lease.background.finish()
+        self.reader.consumer.background.finish()
         is_new = not self.offsets or json.dumps(self.offsets[-1]) != json.dumps(end)
         return end if is_new else None
 

@@ -12,7 +12,7 @@ from rsmq import NotPossible, QueueNotFound
 from rsmq.errors import NewerVersion
 from rsmq.spark import BatchLost, CheckpointSetBack, InvalidOption, source
 from rsmq.spark.connection_options import parse_connection_options
-from rsmq.spark.stream import lease_holder
+from rsmq.spark.stream import ownership
 from rsmq.spark.stream.acknowledgement import acknowledge_offset
 from tests.spark.conftest import OlderQuery
 
@@ -21,7 +21,7 @@ from tests.spark.conftest import OlderQuery
 def older(monkeypatch):
     monkeypatch.setattr(source, "HAS_START", False)
     # A fifteenth of it must be longer than the millisecond to which Redis rounds times.
-    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.03)
+    monkeypatch.setattr(ownership, "HOLDER_TIMEOUT_SECONDS", 0.03)
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def test_a_read_without_these_columns_makes_no_command_for_them(env, sent):
     query.poll()
     with env.commands() as commands:
         query.tasks(query.plan())
-        query.reader.lease.background.finish()
+        query.reader.consumer.background.finish()
     own = [each for each in commands if not each.startswith(("LUA", "EVAL", "SCRIPT"))]
     assert {each.split()[0] for each in own if "HELLO" not in each} <= {
         "HGET", "HMGET", "HEXISTS", "CLIENT", "TIME",

@@ -66,7 +66,7 @@ def test_signal_does_not_interrupt_a_stop(env, queue, monkeypatch):
     query = env.query(consumerGroup=GROUP)
     env.rsmq.send_message("q", "m")
     query.poll()
-    background = query.reader.lease.background
+    background = query.reader.consumer.background
     monkeypatch.setattr(background, "finish", send_signal(background.finish))
     assert GROUP.encode() in fields(env)
     query.reader.stop()
@@ -82,7 +82,7 @@ def test_signal_ends_a_call_after_the_call(env, queue, target, monkeypatch):
     env.rsmq.send_message("q", "m")
     with pytest.raises(SystemExit):
         query.request_offset()
-    assert query.reader.lease.heartbeat.is_alive()
+    assert query.reader.consumer.heartbeat.is_alive()
     assert GROUP.encode() in fields(env)
     query.reader.stop()
     assert GROUP.encode() not in fields(env)
@@ -111,7 +111,7 @@ def test_batch_ahead_whose_offset_spark_does_not_get_is_released(env, queue, mon
     ids = env.rsmq.send_messages("q", ["m"] * 6)
     query = env.query(limit=ReadMaxRows(2))
     query.run()
-    queues = query.reader.lease.queues
+    queues = query.reader.consumer.queues
     monkeypatch.setattr(queues, "have_visible", send_signal(queues.have_visible))
     with pytest.raises(SystemExit):
         query.request_offset()

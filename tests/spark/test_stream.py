@@ -18,9 +18,9 @@ from rsmq import BYTES, RSMQ, QueueNotFound
 from rsmq.errors import LeaseTakenOver
 from rsmq.spark import AcknowledgeListener, BatchLost, CheckpointSetBack, InvalidOption, connections
 from rsmq.spark.operations import batches as operations
-from rsmq.spark.operations.batches import MAX_PART_MESSAGES, acquire_lease
+from rsmq.spark.operations.batches import MAX_PART_MESSAGES, acquire_ownership
 from rsmq.spark.read.source_options import parse_source_options, parse_stream_options
-from rsmq.spark.stream import acknowledgement, lease_holder, parts, stream_queues
+from rsmq.spark.stream import acknowledgement, ownership, parts, stream_queues
 from rsmq.spark.stream.batches import BatchLimits
 from rsmq.spark.stream.reader import group_parts
 from rsmq.spark.stream.records import StreamIdentity
@@ -254,7 +254,7 @@ def test_a_replayed_batch_is_hidden_again(env, queue):
 def test_received_batch_that_was_not_logged_is_found_from_the_same_start(
     env, queue, monkeypatch, group
 ):
-    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(ownership, "HOLDER_TIMEOUT_SECONDS", 0.05)
     sent = send(env, 5)
     query = env.query(limit=ReadMaxRows(2), **group)
     query.run()
@@ -292,7 +292,7 @@ def test_first_batch_that_was_not_logged_is_received_again_after_its_timeout(env
 
 
 def test_group_finds_its_batch_in_flight_without_a_checkpoint(env, queue, monkeypatch):
-    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(ownership, "HOLDER_TIMEOUT_SECONDS", 0.05)
     sent = send(env, 6)
     query = env.query(consumerGroup="nightly", limit=ReadMaxRows(2))
     query.run()
@@ -346,7 +346,7 @@ def test_dying_process_adds_nothing_to_the_batch_of_its_successor(env, queue, mo
     assert query.poll()
     before = env.scores(), env.fields()
     with pytest.raises(LeaseTakenOver, match="another process"):
-        dying.lease.parts.receive(2, env.queue(), 1, BatchLimits(2))
+        dying.consumer.parts.receive(2, env.queue(), 1, BatchLimits(2))
     assert (env.scores(), env.fields()) == before
     with suppress(LeaseTakenOver):
         dying.latestOffset(query.offsets[0], ReadMaxRows(10))
@@ -364,8 +364,8 @@ def test_parts_beyond_the_logged_count_are_released(env, queue, queues):
     query.poll()
     late = send(env, 3)
     for part, number in ((1, 2), (2, 1)):
-        query.reader.lease.parts.receive(1, env.queue(), part, BatchLimits(number))
-    name = query.reader.lease.name
+        query.reader.consumer.parts.receive(1, env.queue(), part, BatchLimits(number))
+    name = query.reader.consumer.name
     assert len(env.raw.hkeys(env.keys().leases)) == 4
 
     assert ids(query.restart()) == sent
@@ -447,7 +447,7 @@ def test_heartbeat_extends_the_timeout_until_stop(env, queue):
         return list(env.scores().values())[:3]
 
     wait_until(lambda: min(read_scores()) > first + 1000)
-    heartbeat = query.reader.lease.heartbeat
+    heartbeat = query.reader.consumer.heartbeat
     before = env.state()
     query.reader.stop()
     heartbeat.join(WAIT_SECONDS)
@@ -475,7 +475,7 @@ def test_stop_releases_the_name_of_a_group(env, queue):
     query = env.query(queue="", subscribe="q,r", consumerGroup="nightly")
     query.poll()
     assert env.raw.hexists(env.keys("r").leases, "nightly")
-    assert query.reader.lease.heartbeat.is_alive()
+    assert query.reader.consumer.heartbeat.is_alive()
     query.reader.stop()
     assert env.raw.hexists(env.keys("r").leases, "nightly") is False
     assert len(env.raw.hkeys(env.keys().leases)) == 2  # the batch stays
@@ -486,7 +486,7 @@ def test_stop_releases_the_name_of_a_group(env, queue):
 
 
 def test_group_has_one_running_query(env, queue, monkeypatch):
-    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr(ownership, "HOLDER_TIMEOUT_SECONDS", 1)
     send(env, 1)
     living = env.query(consumerGroup="nightly")
     living.poll()
@@ -522,10 +522,10 @@ def test_second_query_of_a_group_ends_as_soon_as_the_holder_has_renewed(env, que
     texts = env.options(queue="q", consumerGroup="g")
     source, options = parse_source_options(texts), parse_stream_options(texts)
     names = [StreamIdentity("g", source, options) for _ in range(2)]
-    living, rival = (lease_holder.LeaseHolder(each, sleep) for each in names)
+    living, rival = (ownership.Ownership(each, sleep) for each in names)
     living.acquire([leased])
     # as if ten seconds had passed
-    renewal = acquire_lease(leased.keys, "g", names[0].holder, seconds=5, lifetime=600)
+    renewal = acquire_ownership(leased.keys, "g", names[0].holder, seconds=5, lifetime=600)
     leased.server.rsmq.run(renewal)
     if is_alive:
         with pytest.raises(InvalidOption, match="another query that is running has the lease"):
@@ -538,26 +538,26 @@ def test_second_query_of_a_group_ends_as_soon_as_the_holder_has_renewed(env, que
 
 
 def test_query_fails_after_another_took_over_its_group(env, queue, monkeypatch):
-    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr(ownership, "HOLDER_TIMEOUT_SECONDS", 1)
     send(env, 1)
     silent = env.query(consumerGroup="nightly")
     silent.run()
-    silent.reader.lease.stop()  # as in a process that is suspended
+    silent.reader.consumer.stop()  # as in a process that is suspended
     rival = env.query(consumerGroup="nightly")
     assert len(rival.run()) == 1
-    silent.reader.lease.holder.renew()
+    silent.reader.consumer.ownership.renew()
     with pytest.raises(LeaseTakenOver, match="lease nightly was taken over by another process"):
         silent.run()
     assert len(env.scores()) == 1
 
 
 def test_group_has_one_running_query_after_its_queue_was_created_again(env, queue, monkeypatch):
-    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr(ownership, "HOLDER_TIMEOUT_SECONDS", 1)
     send(env, 1)
     living = env.query(consumerGroup="nightly")
     living.run()
     assert not living.poll()
-    holder = living.reader.lease.holder
+    holder = living.reader.consumer.ownership
     env.rsmq.delete_queue("q")
     wait_until(lambda: holder._missing_queues)
     env.rsmq.create_queue("q")
@@ -570,7 +570,7 @@ def test_group_has_one_running_query_after_its_queue_was_created_again(env, queu
 
 
 def test_group_has_one_running_query_before_a_queue_exists(env, monkeypatch):
-    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(ownership, "HOLDER_TIMEOUT_SECONDS", 0.5)
     monkeypatch.setattr(stream_queues, "_LIST_SECONDS", 0.0)
     options = {"subscribePattern": "orders-.*", "queue": "", "consumerGroup": "nightly"}
     first, second = env.query(**options), env.query(**options)
@@ -747,11 +747,11 @@ def test_an_idle_query_sends_at_most_four_commands_a_second(env, had_messages, q
 
 
 def test_the_lease_of_an_idle_query_is_checked(env, queue, monkeypatch):
-    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(ownership, "HOLDER_TIMEOUT_SECONDS", 0.3)
     first = env.query(consumerGroup="g")
     assert poll_idle(first) is None
-    first.reader.lease.stop()
-    first.reader.lease.heartbeat.join()
+    first.reader.consumer.stop()
+    first.reader.consumer.heartbeat.join()
     second = env.query(consumerGroup="g")
     assert second.run() is None
     with pytest.raises(LeaseTakenOver):
@@ -905,7 +905,7 @@ def set_back(query, batches):
 def test_no_new_messages_are_received_for_an_acknowledged_batch(
     env, queue, batches, remove, monkeypatch
 ):
-    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(ownership, "HOLDER_TIMEOUT_SECONDS", 0.3)
     send(env, 3)
     query = env.query(limit=ReadMaxRows(1), consumerGroup="g")
     assert len(query.run_until_empty()) == 3
@@ -1004,7 +1004,7 @@ def test_unacknowledged_batch_is_read_again_unchanged(env, queue):
 @pytest.mark.parametrize("calls", range(6))
 def test_new_checkpoint_completes_an_interrupted_acknowledgement(env, queue, calls, monkeypatch):
     monkeypatch.setattr(parts, "MAX_PART_MESSAGES", 2)
-    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(ownership, "HOLDER_TIMEOUT_SECONDS", 0.3)
     env.rsmq.create_queue("r")
     options = {"subscribe": "q,r", "queue": "", "consumerGroup": "g"}
     send(env, 5)
@@ -1233,11 +1233,11 @@ def test_unreachable_server_fails_the_query(durable):
 
 
 def test_suspended_holder_checks_its_lease_before_it_continues(env, queue, monkeypatch):
-    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(ownership, "HOLDER_TIMEOUT_SECONDS", 0.3)
     env.rsmq.send_messages("q", ["a", "b"])
     first = env.query(consumerGroup="g", limit=ReadMaxRows(1))
     first.run()
-    lease = first.reader.lease
+    lease = first.reader.consumer
     lease.heartbeat.stopped.set()  # the heartbeat, as in a process that is suspended
     lease.heartbeat.join()
     second = env.query(consumerGroup="g", limit=ReadMaxRows(1))
@@ -1258,7 +1258,7 @@ def test_broken_queue_does_not_stop_the_heartbeat_of_others(env, queue):
     env.raw.set(env.keys("a").zset, "of another type")
     env.elapse(50)
     with suppress(ResponseError):
-        query.reader.lease.parts.extend()
+        query.reader.consumer.parts.extend()
 
     assert env.scores()[id] > env.now_ms() + 90_000
 

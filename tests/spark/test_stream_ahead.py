@@ -17,7 +17,7 @@ from rsmq.errors import LeaseTakenOver
 from rsmq.spark import connections
 from rsmq.spark.connection_options import parse_connection_options
 from rsmq.spark.operations.batches import MAX_PART_MESSAGES
-from rsmq.spark.stream import lease_holder, parts
+from rsmq.spark.stream import ownership, parts
 from rsmq.spark.stream.acknowledgement import acknowledge_offset, find_offsets
 from rsmq.spark.stream.batches import BatchEvent, BatchLimits, BatchState
 from rsmq.spark.stream.parts import BatchParts
@@ -62,7 +62,7 @@ def test_a_batch_is_received_while_tasks_read_the_full_one_before_it(env, queue)
     query.poll()
     assert batches(env) == {1: 2}
     query.plan()
-    query.reader.lease.background.finish()
+    query.reader.consumer.background.finish()
     assert batches(env) == {1: 2, 2: 2}
     assert hidden(env) == set(sent[:4])
 
@@ -96,7 +96,7 @@ def test_a_batch_is_planned_while_the_one_before_is_acknowledged(env, queue, mon
     assert [row["id"] for rows in query.tasks(partitions) for row in rows] == sent[2:4]
     assert set(sent) == set(env.scores())
     may_continue.set()
-    query.reader.lease.background.finish()
+    query.reader.consumer.background.finish()
     assert set(sent[2:]) == set(env.scores())
     assert batches(env) == {2: 2, 3: 2}
 
@@ -128,7 +128,7 @@ def test_nothing_is_received_ahead_of_a_batch_that_was_not_full(env, queue):
     send(env, 3)
     query.run()
     send(env, 2)
-    assert query.reader.lease.batches.get(2).state is BatchState.UNKNOWN
+    assert query.reader.consumer.batches.get(2).state is BatchState.UNKNOWN
     assert batches(env) == {1: 3}
     assert len(hidden(env)) == 3
 
@@ -211,7 +211,7 @@ def test_a_batch_that_is_planned_again_keeps_the_batch_ahead(env, queue):
     query.poll()
     for _ in range(2):
         query.plan()
-        query.reader.lease.background.finish()
+        query.reader.consumer.background.finish()
         assert batches(env) == {1: 2, 2: 2}
     query.crash(is_stopped=True)
     assert hidden(env) == set(sent[:2])
@@ -229,7 +229,7 @@ def test_a_stop_releases_nothing_after_a_takeover(env, queue):
     assert hidden(env) == set(sent[2:])
     assert ids(query.finish()) == sent[2:]
     with pytest.raises(LeaseTakenOver, match="another process"):
-        stopped.lease.parts.release(2, env.queue(), 0)
+        stopped.consumer.parts.release(2, env.queue(), 0)
 
 
 def test_a_suspended_process_does_not_return_its_batch_ahead(env, queue):
@@ -246,14 +246,14 @@ def test_a_suspended_process_does_not_return_its_batch_ahead(env, queue):
 @pytest.mark.parametrize("group", [{}, {"consumerGroup": "nightly"}])
 @pytest.mark.parametrize("point", ["logged", "planned", "done"])
 def test_a_kill_with_a_batch_ahead_loses_and_doubles_nothing(env, queue, monkeypatch, group, point):
-    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(ownership, "HOLDER_TIMEOUT_SECONDS", 0.05)
     sent = send(env, 7)
     query = env.query(limit=ReadMaxRows(2), **group)
     query.run()
     query.poll()
     if point != "logged":
         query.plan()
-        query.reader.lease.background.finish()
+        query.reader.consumer.background.finish()
         assert batches(env) == {2: 2, 3: 2}
     if point == "done":
         query.finish()
@@ -325,7 +325,7 @@ def test_work_ahead_that_fails_is_repeated(env, queue, monkeypatch):
     sent = send(env, 6)
     query = env.query(limit=ReadMaxRows(2))
     query.run()
-    lease, server = query.reader.lease, env.server()
+    lease, server = query.reader.consumer, env.server()
     run = server.rsmq.run
 
     def fail_in_threads(operation):
@@ -409,7 +409,7 @@ def test_a_batch_ahead_has_no_messages_of_the_batch_in_work(env, queue, monkeypa
         query.crash()
         query.start()
         query.plan()
-        query.reader.lease.batches.change(2, BatchEvent.EXPECT, limits=BatchLimits(2))
+        query.reader.consumer.batches.change(2, BatchEvent.EXPECT, limits=BatchLimits(2))
     receive, may_continue = BatchParts.receive, threading.Event()
 
     def receive_late(*args):
@@ -422,7 +422,7 @@ def test_a_batch_ahead_has_no_messages_of_the_batch_in_work(env, queue, monkeypa
     rows = [row for task in query.tasks(partitions) for row in task]
     wait_until(lambda: len(hidden(env)) == 0)
     may_continue.set()
-    query.reader.lease.background.finish()
+    query.reader.consumer.background.finish()
     assert batches(env) == {1: 2, 2: 1}
     query.sink[1], query.done = rows, 1
     query.run_until_empty()
@@ -474,7 +474,7 @@ def test_a_stop_does_not_release_the_batch_of_a_driver_that_has_replied(
                 query.request_offset()
     else:
         assert query.request_offset() == end
-        query.reader.lease.batches.change(2, BatchEvent.WITHDRAW)
+        query.reader.consumer.batches.change(2, BatchEvent.WITHDRAW)
     query.offsets.append(end)
     first.commit(query.offsets[0])
     tasks = first.partitions(*json_round_trip(query.offsets))
@@ -490,7 +490,7 @@ def test_a_batch_whose_reply_was_taken_back_is_found_again(env, queue, monkeypat
     sent = send(env, 2)
     query = env.query(limit=ReadMaxRows(5))
     query.request_offset()
-    query.reader.lease.batches.change(1, BatchEvent.WITHDRAW)
+    query.reader.consumer.batches.change(1, BatchEvent.WITHDRAW)
     send(env, 2)
     assert list(query.request_offset()["queues"].values()) == [2]
     assert batches(env) == {1: 2}

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from rsmq.spark import InvalidOption, NewerVersion
 from rsmq.spark.connection_options import parse_connection_options
-from rsmq.spark.stream import lease, parts, stream_queues
+from rsmq.spark.stream import consumer, parts, stream_queues
 from rsmq.spark.stream.acknowledgement import acknowledge_offset
 from tests.scale import WAIT_SECONDS
 from tests.spark.test_stream import ids, poll_idle, send
@@ -81,7 +81,7 @@ def clock(monkeypatch):
             return self.now
 
     clock = Clock()
-    monkeypatch.setattr(lease, "time", clock)
+    monkeypatch.setattr(consumer, "time", clock)
     return clock
 
 

@@ -22,7 +22,7 @@ from rsmq.errors import CheckpointSetBack, LeaseTakenOver, NotPossible
 from rsmq.spark import source
 from rsmq.spark.connection_options import parse_connection_options
 from rsmq.spark.connections import get_servers
-from rsmq.spark.stream import lease_holder
+from rsmq.spark.stream import ownership
 from rsmq.spark.stream.batches import BatchEvent
 from tests.scale import scaled
 from tests.spark.conftest import Crashed, Env, OlderQuery, Query, SeveralEnv, crash_at_call
@@ -99,13 +99,13 @@ class StreamMachine(RuleBasedStateMachine):
     @rule()
     def sigterm_before_the_reply(self):
         """Another driver may have replied with a batch that this one has found."""
-        is_new, earlier = self.query.reader.lease is None, self.find_in_flight()
+        is_new, earlier = self.query.reader.consumer is None, self.find_in_flight()
         end = self.query.request_offset()
         if end is not None:
-            self.query.reader.lease.batches.change(end["batch"], BatchEvent.WITHDRAW)
+            self.query.reader.consumer.batches.change(end["batch"], BatchEvent.WITHDRAW)
         self.query.crash(is_stopped=True)
         if end is not None and type(self.query) is Query:
-            is_found = self.query.reader.lease.batches.get(end["batch"]).is_earlier
+            is_found = self.query.reader.consumer.batches.get(end["batch"]).is_earlier
             batch = f"{end['lease']}:{end['batch']}".encode()
             assert not is_new or is_found == (batch in earlier)
             assert (batch in self.find_in_flight()) == is_found
@@ -140,7 +140,7 @@ class StreamMachine(RuleBasedStateMachine):
     def a_second_driver_takes_over(self):
         """The first one is suspended, and continues while the second one runs."""
         query, suspended = self.query, self.query.reader
-        lease, logs = suspended.lease, list(query.offsets)
+        lease, logs = suspended.consumer, list(query.offsets)
         if lease is None or not logs:
             return
         lease.heartbeat.stopped.set()
@@ -185,7 +185,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @invariant()
     def redis_has_no_part_beside_those_in_flight(self):
-        lease = self.query.reader.lease
+        lease = self.query.reader.consumer
         if lease is None:
             return
         lease.background.finish()
@@ -271,7 +271,7 @@ def test_no_message_is_lost_or_duplicated_in_random_runs(
 ):
     monkeypatch.setattr(source, "HAS_START", kind is Query)
     # A fifteenth of it must be longer than the millisecond to which Redis rounds times.
-    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.03)
+    monkeypatch.setattr(ownership, "HOLDER_TIMEOUT_SECONDS", 0.03)
 
     def make(machine):
         env = make_env(server)

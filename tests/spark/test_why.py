@@ -35,7 +35,7 @@ def test_a_message_that_another_consumer_has_received_since_is_not_of_the_stream
     (id,) = env.rsmq.send_messages("q", ["m"])
     query = env.query()
     query.poll()
-    assert observe_message(env.rsmq, "q", id).stream == (query.reader.lease.name, 1)
+    assert observe_message(env.rsmq, "q", id).stream == (query.reader.consumer.name, 1)
 
     env.raw.zadd(env.keys().zset, {id: 1})
     assert observe_message(env.rsmq, "q", id).stream is None  # it is visible
@@ -72,9 +72,9 @@ def test_an_idle_stream_is_a_consumer_of_its_queues(env, queue):
     assert causes == [Cause.PAUSED, Cause.WAITING]
 
     query.run()
-    query.reader.lease.entry.write()
+    query.reader.consumer.entry.write()
     assert json.loads(env.raw.hget(key, name))[2] == {"q": 1}
-    query.reader.lease.entry.write()
+    query.reader.consumer.entry.write()
     assert json.loads(env.raw.hget(key, name))[2] == {"q": 0}
     query.reader.stop()
     assert env.raw.exists(key) == 0
@@ -93,7 +93,7 @@ def test_entries_of_streams_that_were_killed_are_deleted_and_their_number_is_bou
     env.raw.delete(key)
     others = {f"s{n}": json.dumps([now_ms, f"s{n}", {"q": 0}]) for n in range(100)}
     env.raw.hset(key, mapping=others)
-    query.reader.lease.entry.write()
+    query.reader.consumer.entry.write()
     assert sorted(env.raw.hkeys(key)) == sorted(map(str.encode, others))
     assert len(observe_queue(env.rsmq, "q").streams) == 100
 

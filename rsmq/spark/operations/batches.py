@@ -1,7 +1,7 @@
 """
 Batches of a stream, whose messages are received together and acknowledged together.
 
-A batch has the name ``{lease}:{number}`` and consists of parts. Redis stores its receipts beside
+A batch has the name ``{stream}:{number}`` and consists of parts. Redis stores its receipts beside
 the queue, so any process that knows the name can read, extend and acknowledge the batch, after a
 restart too. Every operation here is idempotent, and works on one part.
 """
@@ -86,13 +86,13 @@ class Batch(NamedTuple):
         holder: the id of the process that receives and releases.
     """
 
-    lease: str
+    stream: str
     number: int
     query: str
     holder: str = ""
 
     def __str__(self) -> str:
-        return f"{self.lease}:{self.number}"
+        return f"{self.stream}:{self.number}"
 
 
 class LeasedPart(NamedTuple):
@@ -178,7 +178,7 @@ def lease_messages(
         wanted: which messages, and for how long.
 
     Raises:
-        LeaseTakenOver: another process has taken over the lease of the query.
+        LeaseTakenOver: another process has taken over the query.
         CheckpointSetBack: the part does not exist, and the batch or a later one was acknowledged.
     """
     policy = wanted.dead_letters
@@ -187,7 +187,7 @@ def lease_messages(
         "lease_messages",
         namespace,
         keys,
-        (batch.lease, batch.number, part),
+        (batch.stream, batch.number, part),
         (min(wanted.max_messages, MAX_PART_MESSAGES), wanted.max_bytes, _ms(wanted.vt)),
         (wanted.latest_ms, _ms(wanted.lifetime), keys.namespace, *target),
         (encode_name(batch.query), batch.holder, wanted.is_first, wanted.has_rows),
@@ -242,15 +242,15 @@ def acknowledge_leased(
         "acknowledge_leased",
         namespace,
         keys,
-        (batch.lease, batch.number, part, _ms(ACKNOWLEDGED_SECONDS)),
+        (batch.stream, batch.number, part, _ms(ACKNOWLEDGED_SECONDS)),
         (encode_name(batch.query), counts, latest_ms),
         parse=tuple,
     )
 
 
-def take_over_lease(namespace: Namespace, query: str, holder: str) -> Operation[int]:
+def take_over_ownership(namespace: Namespace, query: str, holder: str) -> Operation[int]:
     """
-    Take over the lease of a query: ``lease_messages`` refuses every other process from now on.
+    Take over a query: ``lease_messages`` refuses every other process from now on.
 
     Args:
         query: the query's name, as in ``Batch``.
@@ -276,13 +276,13 @@ def release_leased(
         has_policy: whether the stream has a dead-letter policy, beside those of queues.
 
     Raises:
-        LeaseTakenOver: another process has taken over the lease of the query.
+        LeaseTakenOver: another process has taken over the query.
     """
     return _on_part(
         "release_leased",
         namespace,
         keys,
-        (batch.lease, batch.number, part, encode_name(batch.query), batch.holder, has_policy),
+        (batch.stream, batch.number, part, encode_name(batch.query), batch.holder, has_policy),
         parse=int,
     )
 
@@ -352,11 +352,11 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def acquire_lease(
-    keys: QueueKeys, lease: str, holder: str, *, seconds: float, lifetime: float
+def acquire_ownership(
+    keys: QueueKeys, stream: str, holder: str, *, seconds: float, lifetime: float
 ) -> Operation[float]:
     """
-    Acquire or renew a lease on a queue, unless another holder has it.
+    Acquire or renew the ownership of a stream on a queue, unless another holder has it.
 
     Args:
         holder: the id of the process that acquires it.
@@ -364,17 +364,17 @@ def acquire_lease(
         lifetime: how long the leases of the queue are stored at least, seconds.
 
     Returns:
-        0; or if another holder has the lease, the seconds until that ends.
+        0; or if another holder has it, the seconds until that ends.
     """
-    args = lease.encode(), holder.encode(), digits(_ms(seconds)), digits(_ms(lifetime))
+    args = stream.encode(), holder.encode(), digits(_ms(seconds)), digits(_ms(lifetime))
     return on_queue(
         keys, load("acquire_lease"), (keys.hash, keys.leases), args, lambda reply: reply / 1000
     )
 
 
-def release_lease(keys: QueueKeys, lease: str, holder: str) -> Operation[bool]:
+def release_ownership(keys: QueueKeys, stream: str, holder: str) -> Operation[bool]:
     """
-    Release a lease on a queue, so that another holder can acquire it at once.
+    Release the ownership of a stream on a queue, so that another holder can acquire it at once.
 
     Args:
         holder: the id of the process that has acquired it.
@@ -382,7 +382,7 @@ def release_lease(keys: QueueKeys, lease: str, holder: str) -> Operation[bool]:
     Returns:
         False if this holder does not have it; then nothing is changed.
     """
-    args = lease.encode(), holder.encode()
+    args = stream.encode(), holder.encode()
     return on_queue(keys, load("release_lease"), (keys.leases,), args, bool)
 
 

@@ -101,7 +101,7 @@ class StreamOptions:
         min_messages: how many messages must be visible before the next batch begins.
         max_trigger_delay: the longest wait for them after a batch, seconds.
         vt: how long messages stay hidden after the last heartbeat, seconds.
-        consumer_group: the name of the lease; None generates one for each query.
+        consumer_group: the name of the stream; None generates one for each query.
         dead_letters: the dead-letter policy of this stream; None is each queue's own.
         fail_on_data_loss: whether the query fails if a batch is not in Redis any more.
         idle_wait: how long a poll of empty queues waits for messages, seconds; 0.05 at most.

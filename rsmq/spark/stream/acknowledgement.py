@@ -52,9 +52,9 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
     check_version(offset)
     tally = AcknowledgedCounts()
     if find_names(offset).issubset(connection.names):
-        lease = offset["lease"]
-        last = Batch(lease, offset["batch"], offset.get("query", lease))
-        # A lease without a name of its own always gets its offset from Spark.
+        name = offset["lease"]
+        last = Batch(name, offset["batch"], offset.get("query", name))
+        # A stream without a name of its own always gets its offset from Spark.
         counts = offset["queues"] if "query" in offset else None
         # The query acknowledges a batch while it processes the next one, and may have been killed.
         batches = {last._replace(number=last.number - 1): None, last: counts}

@@ -47,7 +47,7 @@ EXPECTED batch are read without waiting: RECEIVE removes them before its thread 
 
 Some of it is ugly. LOGGED comes too early, as above. And a successor in another process shares none
 of this: that it alone receives and releases is ensured by the scripts in Redis, which compare the
-holder of the lease.
+owner of the stream.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """
 The streaming source on PySpark 4.0 and 4.1, which do not pass it the offset of the last batch.
 
-A new process of the query first learns from Redis which batch was received last. That needs a lease
-of a known name, a consumer group. Whether Spark has logged this batch, only Spark knows, so it gets
-the offset of this batch. If Spark has logged the batch, the offset is not new, and Spark requests
-another one: the batch is done, because a logged batch that is not done is planned first. Otherwise
-Spark plans the batch.
+A new process of the query first learns from Redis which batch was received last. That needs a
+stream of a known name, a consumer group. Whether Spark has logged this batch, only Spark knows, so
+it gets the offset of this batch. If Spark has logged the batch, the offset is not new, and Spark
+requests another one: the batch is done, because a logged batch that is not done is planned first.
+Otherwise Spark plans the batch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class OlderStreamReader(StreamReader):
         Raises:
             QueueNotFound: a queue that the options name does not exist.
         """
-        if not self.options.fail_on_data_loss:  # else the lease requires the queues
+        if not self.options.fail_on_data_loss:  # else the consumer requires the queues
             require_queues(self.source.connection, self.source.queues)
         self._done = super().initialOffset()
         return self._done
@@ -59,9 +59,9 @@ class OlderStreamReader(StreamReader):
             self._done, self._last = self._last, None
         if self._done is None:
             assert self.options.consumer_group is not None  # noqa: S101 - the source has checked it
-            lease = self._get_lease(self.options.consumer_group)
-            number, counts, is_done = lease.records.find_last(lease.queues.get())
-            found = lease.stream.make_offset(number, counts)
+            consumer = self._get_consumer(self.options.consumer_group)
+            number, counts, is_done = consumer.records.find_last(consumer.queues.get())
+            found = consumer.stream.make_offset(number, counts)
             if not is_done:
                 self._last = found
                 return found
@@ -91,8 +91,8 @@ class OlderStreamReader(StreamReader):
             )
         number = start["batch"] + 1
         if end["batch"] > number:
-            lease = self._get_lease(end["lease"])
-            if lease.records.is_in_flight(number, lease.queues.get()):
+            consumer = self._get_consumer(end["lease"])
+            if consumer.records.is_in_flight(number, consumer.queues.get()):
                 raise NotPossible(
                     f"The checkpoint of lease {end['lease']} lacks batch {number}, which is in "
                     f"flight: the query has used another checkpoint, which ends with batch "

@@ -22,7 +22,7 @@ from rsmq.spark.operations.batches import (
     release_leased,
 )
 from rsmq.spark.stream.batches import BatchesInFlight, BatchEvent, BatchLimits, BatchState
-from rsmq.spark.stream.lease_holder import LeaseHolder
+from rsmq.spark.stream.ownership import Ownership
 from rsmq.spark.stream.records import (
     AcknowledgedCounts,
     BatchRecords,
@@ -49,7 +49,7 @@ class BatchParts:
     batches: BatchesInFlight
     records: BatchRecords
     queues: StreamQueues
-    holder: LeaseHolder
+    ownership: Ownership
     latest_ms: int | None = None
     tally: AcknowledgedCounts = field(default_factory=AcknowledgedCounts)
 
@@ -58,7 +58,7 @@ class BatchParts:
         Receive a part of a batch; if it exists already, change nothing.
 
         Raises:
-            LeaseTakenOver: another process has taken over the lease.
+            LeaseTakenOver: another process has taken over the stream.
             CheckpointSetBack: the batch was acknowledged.
             QueueNotFound: a queue that the options name was deleted.
         """
@@ -123,7 +123,7 @@ class BatchParts:
         Release a part of a batch, if it is the last one.
 
         Raises:
-            LeaseTakenOver: another process has taken over the lease.
+            LeaseTakenOver: another process has taken over the stream.
         """
         operation = release_leased(
             queue.server.namespace,
@@ -136,7 +136,7 @@ class BatchParts:
 
     def release_unlogged(self) -> None:
         """
-        Release the batches that Spark does not know, unless a successor has the lease.
+        Release the batches that Spark does not know, unless a successor owns the stream.
 
         Those that an earlier process has received stay: it may have replied to Spark.
         """
@@ -157,10 +157,10 @@ class BatchParts:
         Delete the messages of the batches that Spark has committed, and their receipts.
 
         Raises:
-            LeaseTakenOver: another process has taken over the lease.
+            LeaseTakenOver: another process has taken over the stream.
         """
         for batch in self.batches.find(BatchState.DONE):
-            self.holder.check()
+            self.ownership.check()
             name, before = map(self.stream.name_batch, (batch.number, batch.number - 1))
             earlier = self.records.read_sizes(before.number, batch.earlier_queues)
             for queue, sizes in earlier.items():

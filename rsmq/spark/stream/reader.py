@@ -1,7 +1,7 @@
 """
 The streaming source: at least once, and exactly once into sinks that skip batches they have.
 
-The reader receives a batch when Spark asks for the latest offset; the offset names the lease and
+The reader receives a batch when Spark asks for the latest offset; the offset names the stream and
 the batch. The reader acknowledges the batch when Spark asks again with that batch as the start:
 then the batch is in Spark's commit log. Spark's own ``commit`` is called later than that, and never
 for the last batch.
@@ -27,7 +27,7 @@ from rsmq.spark.read.sent_columns import read_facts
 from rsmq.spark.read.source_options import SourceOptions, StreamOptions
 from rsmq.spark.stream.background import SigtermHandler
 from rsmq.spark.stream.batches import UNLIMITED, BatchEvent, BatchLimits
-from rsmq.spark.stream.lease import StreamLease, make_batch_lost
+from rsmq.spark.stream.consumer import StreamConsumer, make_batch_lost
 from rsmq.spark.stream.records import StreamIdentity, check_version, read_leased_messages
 from rsmq.spark.stream.stream_queues import Backlog, read_backlog
 from rsmq.spark.versions import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -67,7 +67,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
     A reader of queues as a stream; its methods are Spark's, in the order in which Spark calls them.
 
-    One instance lives on the driver and has the lease. Executors read with pickled copies, which
+    One instance lives on the driver and has the consumer. Executors read with pickled copies, which
     have none.
     """
 
@@ -75,7 +75,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.source = source
         self.options = options
         self._schema = schema
-        self.lease: StreamLease | None = None
+        self.consumer: StreamConsumer | None = None
         self.sigterm = SigtermHandler(self.stop)
         self._new_name = secrets.token_hex(8)  # Spark may ask several times for the first offset
         self._is_first_start: bool | None = None  # not known yet
@@ -87,22 +87,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.source, self.options, self._schema)
 
-    def _get_lease(self, name: str) -> StreamLease:
-        if self.lease is None or self.lease.name != name:
+    def _get_consumer(self, name: str) -> StreamConsumer:
+        if self.consumer is None or self.consumer.name != name:
             if self.options.dead_letters is not None:
                 require_queues(self.source.connection, [self.options.dead_letters.queue])
-            if self.lease is not None:
-                self.lease.stop()
+            if self.consumer is not None:
+                self.consumer.stop()
             self.sigterm.install()
             stream = StreamIdentity(name, self.source, self.options)
-            self.lease = StreamLease(stream, self.sigterm)
+            self.consumer = StreamConsumer(stream, self.sigterm)
             try:
-                self.lease.start(is_new=name == self._new_name)
+                self.consumer.start(is_new=name == self._new_name)
             except Exception:
-                self.lease.stop()
-                self.lease = None
+                self.consumer.stop()
+                self.consumer = None
                 raise
-        return self.lease
+        return self.consumer
 
     @_delay_sigterm
     def initialOffset(self) -> dict[str, Any]:
@@ -110,15 +110,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Return the offset after which a query without a checkpoint starts.
 
         With a consumer group, that is the result of ``BatchRecords.find_start``; else batch 0 of a
-        new lease.
+        new stream.
         """
         if self._is_first_start is None:
             self._is_first_start = True
         group = self.options.consumer_group
         if group is None:
             return StreamIdentity(self._new_name, self.source, self.options).make_offset(0, {})
-        lease = self._get_lease(group)
-        return lease.stream.make_offset(*lease.records.find_start(lease.queues.get()))
+        consumer = self._get_consumer(group)
+        return consumer.stream.make_offset(*consumer.records.find_start(consumer.queues.get()))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """
@@ -158,8 +158,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             return self._find_latest_offset(start, limit)
         except SystemExit:
-            if self.lease is not None:
-                self.lease.batches.change(start["batch"] + 1, BatchEvent.WITHDRAW)
+            if self.consumer is not None:
+                self.consumer.batches.change(start["batch"] + 1, BatchEvent.WITHDRAW)
             raise
 
     @_delay_sigterm
@@ -168,21 +168,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._is_first_start and not self.options.fail_on_data_loss:
             require_queues(self.source.connection, self.source.queues)
         self._is_first_start = False
-        lease = self._get_lease(start["lease"])
-        lease.parts.latest_ms = self._latest_ms
+        consumer = self._get_consumer(start["lease"])
+        consumer.parts.latest_ms = self._latest_ms
         number = start["batch"] + 1
-        lease.commit(start["batch"], lease.stream.find_counts(start))
+        consumer.commit(start["batch"], consumer.stream.find_counts(start))
         if isinstance(limit, ReadMaxRows):
             size = self.options.max_bytes or UNLIMITED
             limits = BatchLimits(limit.max_rows, size, self._latest_ms)
         else:  # the batch must end somewhere even if producers continue to send
             limits = BatchLimits(latest_ms=self._latest_ms or self._read_time_ms())
-        receive = lease.receive_if_any if limits.latest_ms is None else lease.receive
+        receive = consumer.receive_if_any if limits.latest_ms is None else consumer.receive
         received = receive(number, limits)
         if not received:
             return start
         self._backlog = None
-        return lease.stream.make_offset(number, received)
+        return consumer.stream.make_offset(number, received)
 
     @_delay_sigterm
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -191,12 +191,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Spark shows it as ``latestOffset`` of the source. A source in Python can't report metrics.
         """
-        if self.lease is None:
+        if self.consumer is None:
             return None
         if self._backlog is None or time.monotonic() > self._backlog.recent_until:
-            self._backlog = read_backlog(self.lease.queues.get())
-        described = {"description": self.lease.stream.description}
-        return {**described, **self._backlog.describe(), **asdict(self.lease.parts.tally)}
+            self._backlog = read_backlog(self.consumer.queues.get())
+        described = {"description": self.consumer.stream.description}
+        return {**described, **self._backlog.describe(), **asdict(self.consumer.parts.tally)}
 
     @_delay_sigterm
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -219,13 +219,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end["batch"] > start["batch"]:  # else the batch of a query that began without messages
             self._refuse_async_progress(start["batch"])
             self._planned = end["batch"]
-        lease = self._get_lease(end["lease"])
-        part_sizes = lease.plan(end["batch"], lease.stream.find_counts(end))
+        consumer = self._get_consumer(end["lease"])
+        part_sizes = consumer.plan(end["batch"], consumer.stream.find_counts(end))
         total = sum(map(sum, part_sizes.values()))
         share = max(1, -(-total // self.source.num_partitions))
-        batch = lease.stream.name_batch(end["batch"])
+        batch = consumer.stream.name_batch(end["batch"])
         # Spark has logged ``end``, so it has committed ``start``.
-        lease.work_ahead(start["batch"], lease.stream.find_counts(start), end["batch"] + 1)
+        consumer.work_ahead(start["batch"], consumer.stream.find_counts(start), end["batch"] + 1)
         return [
             StreamPartition(queue.server.namespace.name, queue.keys.name, batch, parts)
             for queue, sizes in part_sizes.items()
@@ -281,15 +281,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """
-        Stop the heartbeat, and release a named lease.
+        Stop the heartbeat, and release the name of the stream.
 
         Release also a batch that this process has received, wholly or in part, before Spark got its
         offset: one that was received ahead, or whose receive failed. Release no other message:
         Spark calls this after a crash, too.
         """
         with self.sigterm.ignored():
-            if self.lease is not None:
-                self.lease.stop()
+            if self.consumer is not None:
+                self.consumer.stop()
 
 
 def group_parts(sizes: list[int], share: int, max_messages: int) -> Iterator[range]:

@@ -1,5 +1,5 @@
 """
-The batches of a lease in Redis: those in flight with their messages, and the last acknowledged one.
+The batches of a stream in Redis: those in flight, with their messages, and the last acknowledged.
 """
 
 from __future__ import annotations
@@ -43,32 +43,32 @@ class StreamIdentity:
     The names of a stream, and the options of its process.
 
     Attributes:
-        lease: the name of the lease.
-        holder: the id of this process, under which it holds the lease.
+        name: the name under which Redis stores its batches.
+        holder: the id of this process, as the owner of that name.
     """
 
-    lease: str
+    name: str
     source: SourceOptions
     options: StreamOptions
     holder: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
     def is_named(self) -> bool:
-        """Whether the lease is a consumer group."""
+        """Whether the name is a consumer group."""
         return self.options.consumer_group is not None
 
     @cached_property
     def query(self) -> str:
         """The name of the query: queries of different queues may have the same consumer group."""
         if not self.is_named:
-            return self.lease
-        return f"{self.lease}:{self.source.pattern or ','.join(sorted(self.source.queues))}"
+            return self.name
+        return f"{self.name}:{self.source.pattern or ','.join(sorted(self.source.queues))}"
 
     @property
     def description(self) -> str:
         """The queues, the namespaces and the consumer group, for people."""
         queues = self.source.pattern or ",".join(self.source.queues)
-        group = f", consumerGroup {self.lease}" if self.is_named else ""
+        group = f", consumerGroup {self.name}" if self.is_named else ""
         return f"rsmq queue {queues} of namespace {','.join(self.source.connection.names)}{group}"
 
     @cached_property
@@ -77,25 +77,25 @@ class StreamIdentity:
         return get_servers(self.source.connection)
 
     def name_batch(self, number: int) -> Batch:
-        return Batch(self.lease, number, self.query, self.holder)
+        return Batch(self.name, number, self.query, self.holder)
 
     def make_offset(self, number: int, counts: QueueCounts) -> dict[str, Any]:
         """
         Return the offset of a batch.
 
         That of one namespace has its name, which offsets of earlier libraries lack. Only an offset
-        whose query has another name than its lease has that name.
+        whose query has another name than its stream has that name.
         """
         stored = self.store_counts(counts)
         offset: dict[str, Any] = {
-            "version": OFFSET_VERSION, "lease": self.lease, "batch": number, "queues": stored,
+            "version": OFFSET_VERSION, "lease": self.name, "batch": number, "queues": stored,
         }  # fmt: skip
         names = self.source.connection.names
         if len(names) > 1 or any(isinstance(each, dict) for each in stored.values()):
             offset["version"] = SEVERAL_VERSION
         else:
             offset["ns"] = names[0]
-        return offset if self.query == self.lease else {**offset, "query": self.query}
+        return offset if self.query == self.name else {**offset, "query": self.query}
 
     def store_counts(self, counts: QueueCounts) -> dict[str, Any]:
         """Return counts as they are stored: by queue, or by namespace and queue if several are."""
@@ -166,7 +166,7 @@ class Acknowledged(NamedTuple):
 
 
 class BatchRecords:
-    """The batches in flight of a lease, and the last one that was acknowledged."""
+    """The batches in flight of a stream, and the last one that was acknowledged."""
 
     def __init__(self, stream: StreamIdentity) -> None:
         self._stream = stream
@@ -215,13 +215,13 @@ class BatchRecords:
             numbers.update(
                 int(field.split(b":")[1])
                 for field in fields
-                if field.startswith(f"{self._stream.lease}:".encode()) and field.count(b":") == 1
+                if field.startswith(f"{self._stream.name}:".encode()) and field.count(b":") == 1
             )
         return numbers
 
     def find_start(self, queues: Sequence[SparkQueue]) -> tuple[int, QueueCounts]:
         """
-        Return the batch after which a new checkpoint of a named lease starts.
+        Return the batch after which a new checkpoint of a named stream starts.
 
         Returns:
             The number of the batch: the last that was acknowledged, or the one before the first

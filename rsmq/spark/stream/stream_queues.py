@@ -149,7 +149,7 @@ class StreamEntry:
         if ended:
             server.call("HDEL", key, *ended)
         if query in others or len(others) < MAX_STREAMS:
-            entry = pack_stream(StreamInfo(self._stream.lease, now_ms, counts))
+            entry = pack_stream(StreamInfo(self._stream.name, now_ms, counts))
             server.call("HSET", key, query, entry)
             server.call("PEXPIRE", key, ALIVE_MS)
 

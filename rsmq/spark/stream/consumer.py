@@ -1,8 +1,8 @@
 """
-The lease of a stream: it receives, extends and acknowledges the batches of a query.
+The consumer of a stream: it receives, extends and acknowledges the batches of a query.
 
-Spark runs one process for each stream on the driver; the lease lives in it. Redis stores the
-batches by lease, batch and part, so the next process continues where this one stopped, and no
+Spark runs one process for each stream on the driver; the consumer lives in it. Redis stores the
+batches by stream, batch and part, so the next process continues where this one stopped, and no
 message is received twice for one batch. A heartbeat extends the visibility timeouts while the
 process lives; when it dies, other consumers can receive the messages after that timeout.
 
@@ -19,7 +19,7 @@ from rsmq.errors import BatchLost, InvalidOption, LeaseTakenOver
 from rsmq.errors.guarded_log import get_logger
 from rsmq.spark.connections import SparkQueue
 from rsmq.spark.operations.batches import LeasedPart, delete_expired_leases, keep_acknowledged
-from rsmq.spark.stream import lease_holder
+from rsmq.spark.stream import ownership
 from rsmq.spark.stream.background import SigtermHandler, SuccessiveThreads, Timer
 from rsmq.spark.stream.batches import (
     BatchesInFlight,
@@ -28,7 +28,7 @@ from rsmq.spark.stream.batches import (
     BatchLimits,
     BatchState,
 )
-from rsmq.spark.stream.lease_holder import LeaseHolder
+from rsmq.spark.stream.ownership import Ownership
 from rsmq.spark.stream.parts import BatchParts
 from rsmq.spark.stream.records import BatchRecords, QueueCounts, StreamIdentity
 from rsmq.spark.stream.stream_queues import IdleWait, StreamEntry, StreamQueues, read_backlog
@@ -38,35 +38,35 @@ from rsmq.wire.streams import NOTE_SECONDS
 log = get_logger(__name__)
 
 
-class StreamLease:
+class StreamConsumer:
     """
-    The lease of a stream, in the process of its query.
+    The consumer of a stream, in the process of its query.
 
     Attributes:
-        heartbeat: extends the parts in flight, and renews a named lease.
+        heartbeat: extends the parts in flight, and renews the ownership of a name.
         background: the threads of the work ahead.
     """
 
     def __init__(self, stream: StreamIdentity, sigterm: SigtermHandler) -> None:
         self.stream = stream
-        self.name = stream.lease
+        self.name = stream.name
         self.idle_wait = IdleWait(stream.options.idle_wait)
         self.background = SuccessiveThreads("rsmq-ahead")
         self.heartbeat = Timer(
             "rsmq-lease", f"The heartbeat of lease {self.name}", min(1.0, stream.options.vt / 10)
         )
-        self.holder = LeaseHolder(stream, sigterm.sleep)
-        self.queues = StreamQueues(stream, self.holder.acquire)
+        self.ownership = Ownership(stream, sigterm.sleep)
+        self.queues = StreamQueues(stream, self.ownership.acquire)
         self.records = BatchRecords(stream)
         self.batches = BatchesInFlight()
-        self.parts = BatchParts(stream, self.batches, self.records, self.queues, self.holder)
+        self.parts = BatchParts(stream, self.batches, self.records, self.queues, self.ownership)
         self.entry = StreamEntry(stream, self.queues)
         self._sigterm = sigterm
         self._delay_ends_at: float | None = None
 
     def start(self, *, is_new: bool) -> None:
         """
-        Take over the lease from processes that have had it before, and delete expired ones.
+        Take over the stream from processes that have had it before, and delete what has expired.
 
         A consumer group is acquired first, which waits until no other query renews it. ``stop``
         releases it, also if this call is interrupted.
@@ -75,15 +75,15 @@ class StreamLease:
             is_new: whether this process has generated the name, so that no other one has had it.
 
         Raises:
-            InvalidOption: another query that lives has acquired the lease.
+            InvalidOption: another query that lives has acquired the name.
             QueueNotFound: a queue that the options name does not exist.
         """
         for queue in self.queues.get():
             queue.server.rsmq.run(delete_expired_leases(queue.keys))
         if self.stream.is_named:
-            self.heartbeat.call_every(lease_holder.HOLDER_TIMEOUT_SECONDS / 3, self.holder.renew)
+            self.heartbeat.call_every(ownership.HOLDER_TIMEOUT_SECONDS / 3, self.ownership.renew)
         elif not is_new:
-            self.holder.take_over()
+            self.ownership.take_over()
         self.heartbeat.call_every(
             self.stream.options.lease_retention / 4, self._keep_last_acknowledged
         )
@@ -104,9 +104,9 @@ class StreamLease:
 
         Raises:
             CheckpointSetBack: the batch was acknowledged, so nothing is left of it.
-            LeaseTakenOver: another process has taken over the lease.
+            LeaseTakenOver: another process has taken over the stream.
         """
-        self.holder.check()
+        self.ownership.check()
         fill = self.batches.get(number).fill
         if fill is not None and not self._is_in_redis(fill):
             self.batches.change(number, BatchEvent.LOSE)
@@ -165,8 +165,8 @@ class StreamLease:
         Its sizes are left, if that was interrupted. A namespace that had no messages of it has not
         stored that it is acknowledged.
         """
-        if number <= self.holder.last_acknowledged:
-            raise make_batch_acknowledged(self.name, number, self.holder.last_acknowledged)
+        if number <= self.ownership.last_acknowledged:
+            raise make_batch_acknowledged(self.name, number, self.ownership.last_acknowledged)
 
     def _fill(
         self, fill: BatchFill, queues: Sequence[SparkQueue], latest_ms: int | None = None
@@ -192,7 +192,7 @@ class StreamLease:
         0.05 seconds at most while nothing changes, and then sends no command. The result and the
         errors are those of ``receive``.
         """
-        self.holder.check()
+        self.ownership.check()
         may_receive = self.idle_wait.may_have_messages(self.queues.get())
         if self._delay_ends_at is not None:
             may_receive = self._is_delay_over(self._delay_ends_at, has_changed=may_receive)
@@ -237,9 +237,9 @@ class StreamLease:
             InvalidOption: a queue is of a namespace that ``ns`` does not name (any more).
             BatchLost: a part is not in Redis any more, and ``failOnDataLoss`` is true.
             CheckpointSetBack: a part is not in Redis any more, because the batch was acknowledged.
-            LeaseTakenOver: that was done by another process, which has taken over the lease.
+            LeaseTakenOver: that was done by another process, which has taken over the stream.
         """
-        self.holder.check()
+        self.ownership.check()
         if counts:  # the first batch of a query has none, and no messages
             self._refuse_acknowledged(number)
         self.batches.change(number, BatchEvent.PLAN)
@@ -260,7 +260,7 @@ class StreamLease:
         return found
 
     def _refuse_other_namespaces(self, number: int, counts: QueueCounts) -> None:
-        """Refuse an unfinished batch with messages of namespaces whose lease is not taken over."""
+        """Refuse an unfinished batch with messages of namespaces that are not taken over."""
         for queue in counts:
             if queue.server not in self.stream.servers:
                 ns = queue.server.namespace.name
@@ -293,7 +293,7 @@ class StreamLease:
         a checkpoint that is set back is detected.
 
         Raises:
-            LeaseTakenOver: another query took over the lease.
+            LeaseTakenOver: another query took over the stream.
         """
         self.background.finish()
         is_ahead = self.batches.get(number + 1).state is BatchState.RECEIVED
@@ -344,7 +344,7 @@ class StreamLease:
 
     def stop(self) -> None:
         """
-        Stop the heartbeat, and release a named lease, so that a successor need not wait for it.
+        Stop the heartbeat, and release its name, so that a successor need not wait for it.
 
         A batch that this process has received, and Spark does not know, is released. Other
         messages in flight stay hidden until their visibility timeout.
@@ -354,9 +354,9 @@ class StreamLease:
         self.background.finish()
         self.parts.release_unlogged()
         if self.stream.is_named and self.heartbeat.is_alive():
-            # It must not acquire the lease again.
-            self.heartbeat.join(lease_holder.HOLDER_TIMEOUT_SECONDS / 3)
-        self.holder.release()
+            # It must not acquire the name again.
+            self.heartbeat.join(ownership.HOLDER_TIMEOUT_SECONDS / 3)
+        self.ownership.release()
         self.entry.delete()
 
 

@@ -1,7 +1,7 @@
 """
-The process that holds the lease of a stream: no other process may receive for it.
+The process that owns a stream: no other process may receive for it.
 
-A query without a name takes over its lease when it starts. A consumer group is acquired on each
+A query without a name takes over its stream when it starts. A consumer group is acquired on each
 queue and renewed, so a second live query of the name is refused.
 """
 
@@ -15,22 +15,22 @@ from redis.exceptions import RedisError
 from rsmq.errors import InvalidOption, LeaseTakenOver, QueueNotFound, RSMQError
 from rsmq.errors.guarded_log import get_logger
 from rsmq.spark.connections import SparkQueue, SparkServer
-from rsmq.spark.operations.batches import acquire_lease, release_lease, take_over_lease
+from rsmq.spark.operations.batches import acquire_ownership, release_ownership, take_over_ownership
 from rsmq.spark.stream.records import StreamIdentity
 
 log = get_logger(__name__)
 
-#: How long a named lease belongs to its holder after the last renewal.
+#: How long a name belongs to its holder after the last renewal.
 HOLDER_TIMEOUT_SECONDS = 15.0
 
 
-class LeaseHolder:
+class Ownership:
     """
-    This process as the holder of a lease.
+    The ownership of a stream by this process.
 
     Attributes:
         last_acknowledged: the number of the last batch that was acknowledged in any namespace
-            before this process took the lease over; 0 if there is none.
+            before this process took the stream over; 0 if there is none.
     """
 
     def __init__(self, stream: StreamIdentity, sleep: Callable[[float], None]) -> None:
@@ -46,12 +46,14 @@ class LeaseHolder:
     def take_over(self) -> None:
         """Refuse the receives of every other process from now on."""
         for server in self._stream.servers:
-            operation = take_over_lease(server.namespace, self._stream.query, self._stream.holder)
+            operation = take_over_ownership(
+                server.namespace, self._stream.query, self._stream.holder
+            )
             self.last_acknowledged = max(self.last_acknowledged, server.rsmq.run(operation))
 
     def acquire(self, queues: Iterable[SparkQueue]) -> None:
         """
-        Acquire a named lease on queues, as soon as the time of a previous holder is over.
+        Acquire the name on queues, as soon as the time of a previous holder is over.
 
         Queues on which it is acquired already are left out.
 
@@ -64,18 +66,18 @@ class LeaseHolder:
             return
         self._tried_queues.update(new)
         asked_at = time.monotonic()
-        end_at: float | None = None  # of the time of the holder, if it does not renew the lease
+        end_at: float | None = None  # of the time of the holder, if it does not renew it
         while seconds := self._try_acquire(new):
             # The server has answered between ``asked_at`` and now.
             if end_at is None:
                 end_at = time.monotonic() + seconds
             elif asked_at + seconds > end_at + HOLDER_TIMEOUT_SECONDS / 15:
-                lease = self._stream.lease
+                name = self._stream.name
                 raise InvalidOption(
                     "consumerGroup",
-                    f"another query that is running has the lease {lease}. Give this query "
+                    f"another query that is running has the lease {name}. Give this query "
                     "another name or none, or stop the other.",
-                    value=lease,
+                    value=name,
                 )
             self._sleep(min(seconds, HOLDER_TIMEOUT_SECONDS / 15))
             asked_at = time.monotonic()
@@ -84,16 +86,16 @@ class LeaseHolder:
 
     def _try_acquire(self, queues: Iterable[SparkQueue]) -> float:
         """
-        Acquire or renew the lease on each of the queues that has no other holder.
+        Acquire or renew the name on each of the queues that has no other holder.
 
         Returns:
             For how many seconds another holder has one of them; 0 if this one has all.
         """
         longest = 0.0
         for queue in queues:
-            operation = acquire_lease(
+            operation = acquire_ownership(
                 queue.keys,
-                self._stream.lease,
+                self._stream.name,
                 self._stream.holder,
                 seconds=HOLDER_TIMEOUT_SECONDS,
                 lifetime=self._stream.options.lease_retention,
@@ -106,33 +108,33 @@ class LeaseHolder:
         return longest
 
     def renew(self) -> None:
-        """Renew the lease on its queues; ``check`` raises an error if another process has it."""
+        """Renew the name on its queues; ``check`` raises an error if another process has it."""
         self._renewed_at = time.monotonic()
         if self._try_acquire(list(self._acquired_queues)):
             self._is_taken_over = True
 
     def check(self) -> None:
         """
-        Check that the lease belongs to this process, if it is a consumer group.
+        Check that the name belongs to this process, if it is a consumer group.
 
         Raises:
-            LeaseTakenOver: another process has the lease.
+            LeaseTakenOver: another process has it.
         """
         age = time.monotonic() - self._renewed_at
         if self._stream.is_named and age > HOLDER_TIMEOUT_SECONDS / 2:
             self.renew()  # the process may have been suspended for some time
         if self._is_taken_over:
-            raise LeaseTakenOver(self._stream.lease)
+            raise LeaseTakenOver(self._stream.name)
 
     def release(self) -> None:
-        """Release a named lease, so that a successor need not wait for the end of its time."""
-        lease, holder = self._stream.lease, self._stream.holder
+        """Release the name, so that a successor need not wait for the end of its time."""
+        name, holder = self._stream.name, self._stream.holder
         failed: set[SparkServer] = set()
         for queue in self._tried_queues:
             if queue.server in failed:
                 continue
             try:
-                queue.server.rsmq.run(release_lease(queue.keys, lease, holder))
+                queue.server.rsmq.run(release_ownership(queue.keys, name, holder))
             except (RedisError, RSMQError) as error:  # the successor waits
                 failed.add(queue.server)
-                log.warning("The lease %s was not released: %s", lease, error)
+                log.warning("The lease %s was not released: %s", name, error)
