@@ -109,9 +109,14 @@ class DetailedLogging(Middleware):
 def log_message(
     level: int, text: str, message: Delivery, *values: object, exc_info: BaseException | None = None
 ) -> None:
-    """Log a text about a message; its first two values are the queue and the id of that."""
+    """
+    Log a text about a message; its first two values are the queue and the id of that.
+
+    The record has the place of the caller.
+    """
     values = message.queue, message.id, *values
-    _log.log(level, text, *values, extra=message_fields(message), exc_info=exc_info)
+    extra = message_fields(message)
+    _log.log(level, text, *values, extra=extra, exc_info=exc_info, stacklevel=2)
 
 
 def message_fields(message: Delivery) -> dict[str, Any]:
