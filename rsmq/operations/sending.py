@@ -140,8 +140,6 @@ def send_raws(
     delay: bytes = b"",
     channel: bytes = b"",
     options: SendOptions | None = None,
-    confirmation: Confirm | None = None,
-    limit: TimeLimit | None = None,
 ) -> Steps[list[str]]:
     """
     Add messages to a queue, in order; the result is their ids.
@@ -154,7 +152,7 @@ def send_raws(
         options: their options, checked; None for none.
     """
     suffixes = make_id_suffixes(len(raws))
-    batch = _Batch(keys, raws, suffixes, digits(largest), delay, channel, confirmation, limit)
+    batch = _Batch(keys, raws, suffixes, digits(largest), delay, channel)
     return _send_batch(keys, batch, options)
 
 
@@ -239,8 +237,8 @@ class _Batch:
     largest: bytes
     delay: bytes
     channel: bytes
-    confirmation: Confirm | None
-    limit: TimeLimit | None
+    confirmation: Confirm | None = None
+    limit: TimeLimit | None = None
 
     def large_body(self) -> int:
         """See ``Operation.large_body``."""
@@ -399,8 +397,6 @@ def send_each_in_two_steps(
             digits(max(int(messages[at][0]) for at in fitting)),
             delay,
             b"",
-            None,
-            None,
         )
         yield batch.finish(time)
     return replies

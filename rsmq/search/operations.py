@@ -88,13 +88,10 @@ class DeadLetterEntry:
 
 
 def read_reasons(
-    keys: QueueKeys, position: SearchPosition, most: int = STEP
+    keys: QueueKeys, position: SearchPosition
 ) -> Operation[tuple[list[DeadLetterEntry], SearchPosition | None]]:
     """
     Read the reasons of dead letters from a position on, without their bodies.
-
-    Args:
-        most: the ids to look at, at most 1,000.
 
     Returns:
         The dead letters, and where the next step begins; None at the end of the queue.
@@ -107,7 +104,7 @@ def read_reasons(
             reason = parse_reason(reasons[at] if reasons else None)
             died = float(score) if reason is None else reason.died_ms
             found.append(DeadLetterEntry(decode_name(raw_id), died, reason))
-        if len(ids) < most:
+        if len(ids) < STEP:
             return found, None
         return found, SearchPosition(scores[-1].decode(), found[-1].id)
 
@@ -115,7 +112,7 @@ def read_reasons(
         keys,
         load("read_reasons"),
         (keys.hash, keys.zset),
-        (position.score.encode(), encode_name(position.id), digits(most)),
+        (position.score.encode(), encode_name(position.id), digits(STEP)),
         parse,
     )
 

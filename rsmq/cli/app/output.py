@@ -271,10 +271,7 @@ def format_age(seconds: float | None) -> str:
 
 
 def format_items(
-    items: Iterable[Any],
-    columns: Mapping[str, str | Callable[[Any], Any]],
-    *,
-    width: int | None = None,
+    items: Iterable[Any], columns: Mapping[str, str | Callable[[Any], Any]]
 ) -> list[str]:
     """
     Return the lines of a table of items.
@@ -282,13 +279,12 @@ def format_items(
     Args:
         columns: by its heading, the name of an attribute, or a function of an item. Texts are
             quoted if they need it, and attributes whose names end in ``_ms`` are times.
-        width: as for ``format_table``.
     """
     readers = [
         each if callable(each) else partial(_format_attribute, each) for each in columns.values()
     ]
     rows = [[read(item) for read in readers] for item in items]
-    return format_table(list(columns), rows, width=width)
+    return format_table(list(columns), rows)
 
 
 def _format_attribute(name: str, item: Any) -> Any:
