@@ -70,6 +70,8 @@ def _plant(server, address, route):
         queues.run(plain_command("HSET", "rsmq:x:push", "0" * 32, json.dumps(hook)))
         queues.run(plain_command("HSET", queues.namespace.workers, "worker-1", entry))
     _call(address, "PUT", "/queues/orders/subscribers/crm", url=_HOOK)
+    _call(address, "PUT", "/alert-targets/on-call", url=_HOOK)
+    _call(address, "PUT", "/alert-silences/paused", subject="orders", seconds=60, why="a deploy")
     if route.path == "/operations/{operation}:resume":
         _call(address, "POST", f"/operations/{operation}:pause")
     if (route.method, route.path) == ("PUT", "/queues/{queue}"):

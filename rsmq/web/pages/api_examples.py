@@ -28,13 +28,14 @@ _VALUES: Mapping[str, Any] = {
     "queue": "orders", "queues": ["orders"], "q": "orders", "destination": "archive",
     "dead_letter_queue": "orders-dead", "id": MESSAGE, "receipt": f"{MESSAGE}.1",
     "receipts": [f"{MESSAGE}.1"], "json": _BODY, "operation": OPERATION, "flow": FLOW,
+    "target": "on-call", "kind": "paused", "subject": "orders", "why": "A deploy", "seconds": 600,
     "worker": "worker-1", "schedule": "nightly", "subscriber": "crm", "filter": "rc>=1",
     "target": "on-call", "kind": "paused",
     "url": "https://crm.example/orders", "text": "version 1.2", "error": "The card was declined",
     "every": 3600, "vt": 30, "max_running": 5, "concurrency": 4, "max_receives": 5,
 }  # fmt: skip
 #: The optional fields that examples have.
-_SHOWN = {"json", "receipt", "receipts", "destination", "every", "vt"}
+_SHOWN = {"json", "receipt", "receipts", "destination", "every", "vt", "subject"}
 #: Parameters of the client, and the fields that they are instead.
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     "qname": ("queue", "queues"), "qnames": ("queues",), "message": ("queue",),
@@ -69,7 +70,7 @@ def make_examples(table: Iterable[Route], api: str, namespace: str) -> list[ApiE
     examples, seen = [], set(_MAKERS)
     for route in table:
         names: dict[str, Any] = {
-            name: UNDO if route.path.startswith("/undo/") else _VALUES[name]
+            name: UNDO if route.path.startswith("/undo/") else _VALUES.get(name, name)
             for name in re.findall(r"{(\w+)}", route.path)
         }
         query = _values_of(route, route.query)

@@ -21,6 +21,7 @@ _GROUPS = {
     "Schedules": {"schedules", "delayed"},
     "Webhooks": {"subscribers", "webhooks"},
     "Workers": {"workers"},
+    "Alerts": {"alerts", "alert-targets", "alert-silences"},
     "Changes": {"undo", "operations", "audit", "marks"},
 }
 _OTHERS = "Server"
