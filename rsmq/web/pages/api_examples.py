@@ -30,7 +30,6 @@ _VALUES: Mapping[str, Any] = {
     "receipts": [f"{MESSAGE}.1"], "json": _BODY, "operation": OPERATION, "flow": FLOW,
     "target": "on-call", "kind": "paused", "subject": "orders", "why": "A deploy", "seconds": 600,
     "worker": "worker-1", "schedule": "nightly", "subscriber": "crm", "filter": "rc>=1",
-    "target": "on-call", "kind": "paused",
     "url": "https://crm.example/orders", "text": "version 1.2", "error": "The card was declined",
     "every": 3600, "vt": 30, "max_running": 5, "concurrency": 4, "max_receives": 5,
 }  # fmt: skip
