@@ -369,7 +369,7 @@ def describe_flood(facts: ObservedQueue) -> str:
     others = format_count(found.total - found.admitted, "message")
     return (
         f"{kind} {name} floods queue {facts.name}: it has {found.admitted:,} of the "
-        f"{found.total:,} messages that may run{held}. So {others} of others "
+        f"{format_count(found.total)} that may run{held}. So {others} of others "
         f"{'waits' if found.total - found.admitted == 1 else 'wait'} among them.{text}"
     )
 
