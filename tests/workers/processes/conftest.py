@@ -6,10 +6,8 @@ import contextlib
 import itertools
 import json
 import logging
-import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +18,7 @@ from rsmq import RSMQ
 from rsmq.worker import Worker
 from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7
+from tests.workers.processes import forks
 
 _numbers = itertools.count()
 ROOT = Path(__file__).parents[3]
@@ -48,7 +47,7 @@ class Event(NamedTuple):
 class Program:
     """A worker in a process of its own."""
 
-    def __init__(self, folder, server, ns, name, listeners, **options):
+    def __init__(self, folder, server, ns, name, listeners, *, is_anew=False, **options):
         run_number = next(_numbers)
         self.name = name
         self._event_log = folder / f"{run_number}-{name}.events"
@@ -60,10 +59,7 @@ class Program:
             "event_log": str(self._event_log), "log": str(self._log), **options,
         }  # fmt: skip
         with self._errors.open("wb") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.workers.processes.program", json.dumps(settings)],
-                cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=errors,
-            )  # fmt: skip
+            self.process = forks.start_program(json.dumps(settings), errors, is_anew=is_anew)
 
     def events(self, *kinds):
         """Return the events that it has logged so far, of all kinds or of these kinds."""

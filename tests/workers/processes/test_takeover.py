@@ -94,7 +94,7 @@ def test_prefetched_messages_are_taken_over_in_order(ns, rsmq, raw, start_progra
 def test_zombie_process_counts_as_dead(ns, rsmq, raw, start_program):
     """In a container whose init process reaps no children, all processes end like this."""
     [id] = fill(rsmq, "q", [{"n": 0, **WATCH}])
-    one = start_program("one", {"q": {"vt": VT}})
+    one = start_program("one", {"q": {"vt": VT}}, is_anew=True)
     one.wait_for("begin")
     os.kill(one.process.pid, signal.SIGKILL)
     with open(f"/proc/{one.process.pid}/stat") as file:  # noqa: PTH123 - read again and again
