@@ -20,7 +20,7 @@ DAY_SECONDS = 86_400.0
 #: The largest concurrency of a worker.
 MAX_CONCURRENCY = 10_000
 #: How long a worker reports after it was asked, and how long the first report is waited for.
-_WATCH_SECONDS, _ANSWER_SECONDS = 60.0, 5.0
+_WATCH_SECONDS, _ANSWER_SECONDS = 60.0, 7.0
 _POLL_SECONDS = 0.1
 
 
@@ -139,7 +139,7 @@ class Workers:
         Raises:
             MissingParameter, InvalidFormat: the name is invalid.
             WorkerNotFound: no worker of this name is alive.
-            NotPossible: it has not answered within five seconds.
+            NotPossible: it has not answered within seven seconds.
         """
         self._order(name, "running", seconds=_WATCH_SECONDS)
         until = now() + _ANSWER_SECONDS
