@@ -150,6 +150,18 @@ async def test_the_page_works_without_javascript(http, place):
     assert await place.fields("target:") == {}
 
 
+async def test_the_doctor_finds_no_fault_in_the_record(http, place):
+    await http("PUT", "/alert-targets/ops", {"url": "http://127.0.0.1:1/"})
+    await http("PUT", "/alert-silences/memory", {"seconds": 60, "why": "x"})
+    await place.begin("orders")
+    await place.step()
+    assert {each.partition(":")[0] for each in await place.fields()} == {
+        "step", "target", "status", "silence", "alert", "message",
+    }  # fmt: skip
+    findings = (await http("GET", "/doctor")).json["findings"]
+    assert [each for each in findings if "alerts" in json.dumps(each)] == []
+
+
 async def test_the_page_has_the_last_answer_of_a_target(http, place):
     await http("PUT", "/alert-targets/ops", {"url": "http://127.0.0.1:1/"})
     await place.begin("orders")

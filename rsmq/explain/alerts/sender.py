@@ -136,9 +136,11 @@ class AlertSender(BackgroundTask):
             return STEP_MS
         alerts = await self._read_alerts() if record.targets else []
         record = await self._client.run(read_record(self._client.namespace))
-        held = STEP, step[2], step[2]  # a later step, of another server, is not disturbed
-        await self._change([held, *find_changes(record, alerts)])
-        await self._send(await self._client.run(read_record(self._client.namespace)))
+        if changes := find_changes(record, alerts):
+            held = STEP, step[2], step[2]  # a later step, of another server, is not disturbed
+            await self._change([held, *changes])
+        if changes or record.messages:
+            await self._send(await self._client.run(read_record(self._client.namespace)))
         return STEP_MS
 
     async def _read_alerts(self) -> Sequence[Alert]:
