@@ -50,9 +50,10 @@ async def _pages_of(address, key):
     }.values()
 
 
-def _take(browser, folder, name):
+def take(browser, folder, name, max_height=_MAX_HEIGHT):
+    """Write the picture of the page that the browser shows."""
     size = browser.driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
-    clip = {**size, "height": min(size["height"], _MAX_HEIGHT), "scale": 1}
+    clip = {**size, "height": min(size["height"], max_height), "scale": 1}
     picture = browser.driver.execute_cdp_cmd(
         "Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True}
     )
@@ -75,7 +76,7 @@ def main(address, folder, *paths):
                     browser.set_view(width, theme)
                     _, found = browser.visit(address + path)
                     print(path, theme, width, *found, *browser.problems())
-                    _take(browser, folder, f"{name or 'overview'}-{theme}-{width}")
+                    take(browser, folder, f"{name or 'overview'}-{theme}-{width}")
     finally:
         browser.quit()
 

@@ -25,6 +25,12 @@ _DAYS = 20
 _GAP = (310, 324)
 #: Visible messages of a calm queue at the busiest time.
 _MAX_CALM = 60
+#: The most messages in flight of a shape.
+_MAX_RUNNING = 5
+#: The workers begin so many seconds after the past.
+_START_SECONDS = 5
+#: Queues whose messages are delayed, and were so before.
+_WAITING = ("reminders", "campaign")
 _chance = random.Random(7)  # noqa: S311
 
 
@@ -39,6 +45,7 @@ class Shape:
         lost: of a hundred messages, those that were received twice.
         is_growing: whether the visible messages became more and more.
         burst: minutes between bursts; 0 without.
+        running: messages in flight.
     """
 
     rate: float
@@ -46,6 +53,7 @@ class Shape:
     lost: int = 0
     is_growing: bool = False
     burst: int = 0
+    running: int = 0
 
     def sent(self, ago: int) -> int:
         """
@@ -69,12 +77,12 @@ class Shape:
 
 
 SHAPES = {
-    "orders": Shape(300, 12, lost=3),
+    "orders": Shape(300, 3, lost=3),
     "mail": Shape(150, 60, burst=2),
-    "search-index": Shape(300, 400, is_growing=True),
-    "thumbnails": Shape(25, 80),
+    "search-index": Shape(300, 400, is_growing=True, running=2),
+    "thumbnails": Shape(25, 5, running=2),
     "legacy": Shape(120, 4, lost=2),
-    "exports": Shape(5, 3),
+    "exports": Shape(5, 3, running=5),
     "events": Shape(30, 2),
     "reports": Shape(3, 1),
     "orders-dead": Shape(0.3, 40, is_growing=True),
@@ -88,7 +96,7 @@ def record_past(url: str, *, is_calm: bool) -> None:
     Args:
         is_calm: whether nothing was wrong.
     """
-    asyncio.run(_record_past(url, _calm_shapes() if is_calm else SHAPES))
+    asyncio.run(_record_past(url, _calm_shapes() if is_calm else SHAPES, is_calm=is_calm))
 
 
 #: The rates that the calm traffic has for other queues than SHAPES says.
@@ -106,13 +114,14 @@ def _calm_shapes() -> dict[str, Shape]:
     }  # fmt: skip
 
 
-async def _record_past(url: str, shapes: dict[str, Shape]) -> None:
+async def _record_past(url: str, shapes: dict[str, Shape], *, is_calm: bool) -> None:
     with redis.Redis.from_url(url) as raw:
-        now, second = divmod(int(raw.time()[0]), 60)
+        now = int(raw.time()[0]) // 60
         begin = (now - _DAYS * _DAY) // 60 * 60
         last_day = (now - _DAY) // 60 * 60
-        for name in shapes:
+        for name in (*shapes, *_WAITING):
             raw.hset(f"rsmq:{name}:Q", "created", begin * 60)
+        _run_calls(raw, shapes, _due(now + _DAY))
         minutes = [*range(begin, last_day, 60), *range(last_day, now + 1)]
         shown = dict.fromkeys(shapes, 0)
         sent = {
@@ -120,23 +129,49 @@ async def _record_past(url: str, shapes: dict[str, Shape]) -> None:
             for name, shape in shapes.items()
         }
         async with AsyncRSMQ.from_url(url) as queues:
+
+            async def record(minute: int, length: int, ago: int) -> None:
+                of_step = {
+                    name: sum(each[max(minute - length - begin, 0) : minute - begin])
+                    for name, each in sent.items()
+                }
+                _set_queues(raw, shapes, of_step, (minute, length, ago), shown)
+                await record_queues(queues, minute)
+
             for before, minute in zip([begin - 1, *minutes], minutes, strict=False):
                 if not _GAP[0] < now - minute < _GAP[1]:
-                    of_step = {
-                        name: sum(each[max(before - begin, 0) : minute - begin])
-                        for name, each in sent.items()
-                    }
-                    times = minute, minute - before, now - minute
-                    _set_queues(raw, shapes, of_step, times, shown)
-                    await record_queues(queues, minute)
+                    await record(minute, minute - before, now - minute)
+            # That took some seconds. No minute may end before the dashboard records.
+            second = int(raw.time()[0]) % 60
+            await asyncio.sleep(60 - second if second > 60 - 2 * _START_SECONDS else 0)
+            present, second = divmod(int(raw.time()[0]), 60)
+            for minute in range(now + 1, present + 1):
+                await record(minute, 1, 0)
+                for name, shape in shapes.items():
+                    sent[name].append(shape.sent(0))
+        begun = second + _START_SECONDS
         for name, numbers in sent.items():
-            raw.unlink(f"rsmq:{name}")
-            # The traffic has the rest of the present minute, so that the past ends without a gap.
-            numbers[-1] = numbers[-1] * second // 60
-            raw.hincrby(f"rsmq:{name}:Q", "totalsent", numbers[-1])
-            raw.hincrby(f"rsmq:{name}:Q", "totalrecv", numbers[-1])
+            _end_past(raw, name, numbers, begun)
             if name in CALLS:
-                record_past_calls(raw, name, begin * 60, now, numbers)
+                record_past_calls(raw, name, begin * 60, present, numbers, is_calm=is_calm)
+
+
+def _run_calls(raw: redis.Redis, shapes: dict[str, Shape], until_ms: int) -> None:
+    """Have messages in flight until the past ends."""
+    for name, shape in shapes.items():
+        for each in range(shape.running):
+            raw.zadd(f"rsmq:{name}", {f"run{each:029}": until_ms})
+            raw.hset(f"rsmq:{name}:Q", f"run{each:029}:rc", 1)
+
+
+def _end_past(raw: redis.Redis, name: str, numbers: list[int], seconds: int) -> None:
+    """Remove the messages of the past, and have sent those of the present minute."""
+    raw.unlink(f"rsmq:{name}")
+    raw.hdel(f"rsmq:{name}:Q", *(f"run{each:029}:rc" for each in range(_MAX_RUNNING)))
+    # The traffic has the rest of the minute, so that the past ends without a gap.
+    numbers[-1] = numbers[-1] * seconds // 60
+    raw.hincrby(f"rsmq:{name}:Q", "totalsent", numbers[-1])
+    raw.hincrby(f"rsmq:{name}:Q", "totalrecv", numbers[-1])
 
 
 def _due(minute: int) -> int:
@@ -165,7 +200,7 @@ def _set_queues(
             elif ids:
                 pipe.zrem(f"rsmq:{name}", *(f"past{each:028}" for each in ids))
             if wanted:
-                age = _chance.randint(1, 20) + wanted // 2
+                age = _chance.randint(0, 3) + wanted // 2
                 pipe.zadd(f"rsmq:{name}", {f"past{0:028}": _due(minute) - age * 1000})
             shown[name] = wanted
         pipe.execute()

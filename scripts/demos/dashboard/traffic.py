@@ -62,14 +62,15 @@ def create_queues(queues: RSMQ[Any], url: str, *, is_calm: bool) -> None:
     ):  # fmt: skip
         queues.create_queue(name)
     queues.create_queue("legacy", vt=30 if is_calm else 5)
-    record_past(url, is_calm=is_calm)
-    queues.set_dead_letter_policy("legacy", "legacy-dead", 2 if is_calm else 3)
-    queues.set_dead_letter_policy("orders", "orders-dead", 3)
     for hours in range(1, 30):
         queues.send_message("reminders", {"about": f"order {hours}"}, delay=hours * 1800)
     campaign = [{"to": name, "code": "AUTUMN"} for name in _NAMES * 60]
     if is_calm:
         queues.send_messages("campaign", campaign, delay=_TOMORROW_SECONDS)
+    record_past(url, is_calm=is_calm)
+    queues.set_dead_letter_policy("legacy", "legacy-dead", 2 if is_calm else 3)
+    queues.set_dead_letter_policy("orders", "orders-dead", 3)
+    if is_calm:
         return
     queues.pause_queue("campaign")  # and later over HTTP, so that the audit knows of it
     queues.send_messages("campaign", campaign)
