@@ -98,8 +98,9 @@ class TemplateTypes:
                     self._run(self._parse(base).body, dict(names))
                 case nodes.FromImport(template=nodes.Const(value=str(source))):
                     module = self._module(source)
-                    for name in each.names:
-                        names[name] = module.get(name) or self._complain(each, f"no {name}")
+                    for imported in each.names:
+                        name, local = (imported,) * 2 if isinstance(imported, str) else imported
+                        names[local] = module.get(name) or self._complain(each, f"no {name}")
                 case nodes.Macro():
                     names[each.name] = _Macro(each, names)
                 case nodes.Block():

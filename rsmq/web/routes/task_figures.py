@@ -4,42 +4,58 @@ Figures of the calls of tasks.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from typing import Annotated, TypedDict
 
 from rsmq.history.call_records import CALL_SPANS
 from rsmq.web.fields import Field, Shape, one_of
-from rsmq.web.routes.forms import may
+from rsmq.web.routes.forms import may, show_as
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
+_IN_STEPS = "in each step; the last one is not over."
 
-async def _list(call: ApiCall) -> ApiAnswer:
+
+class PercentilesJson(TypedDict):
+    """Times of calls in seconds, at most 2 % wrong."""
+
+    p50: Annotated[float, "The median."]
+    p95: Annotated[float, "Longer than 95 % of them."]
+    p99: Annotated[float, "Longer than 99 % of them."]
+
+
+class TaskJson(TypedDict):
+    """The figures of the calls of a task."""
+
+    queue: Annotated[str, "Its queue."]
+    task: Annotated[str, "Its name, or the type of a router's messages; empty without."]
+    start_ms: Annotated[int, "Unix ms of the first step."]
+    step: Annotated[int, "Seconds of a step."]
+    calls: Annotated[int, "Calls that ended; of a batch one."]
+    failed: Annotated[int, "Messages whose call failed, or could not begin."]
+    retried: Annotated[int, "Messages that were hidden until a next attempt."]
+    dead_letters: Annotated[int, "Messages that were moved to a dead-letter queue."]
+    running: Annotated[int, "Calls that run now."]
+    calls_per_minute: Annotated[float, "Calls, divided by the minutes of all steps."]
+    wait: Annotated[PercentilesJson | None, "From the send to the first call; null without any."]
+    duration: Annotated[PercentilesJson | None, "Of calls; null without any."]
+    calls_by_step: Annotated[list[int], f"Calls {_IN_STEPS}"]
+    failed_by_step: Annotated[list[int], f"Failed messages {_IN_STEPS}"]
+
+
+class TasksJson(TypedDict):
+    """The tasks."""
+
+    tasks: Annotated[list[TaskJson], "By queue and name."]
+
+
+async def _list(call: ApiCall) -> ApiAnswer[TasksJson]:
     queue, span = call.values.get("queue"), call.values.get("span", "1h")
     if queue is not None:
         call.allow(Scope.STATS, queue)
     names = [queue] if queue is not None else await call.walks.names()
     seen = [each for each in names if may(call, Scope.STATS, each)]
     found = await call.queues.task_figures(seen, span=span)
-    return ApiAnswer({"tasks": [asdict(each) for each in found]})
+    return ApiAnswer({"tasks": [show_as(TaskJson, each) for each in found]})
 
-
-_IN_STEPS = "in each step; the last one is not over."
-_PERCENTILES = "p50, p95 and p99 in seconds, at most 2 % wrong; null without any."
-_TASK = (
-    Field("queue", Shape.TEXT, "Its queue."),
-    Field("task", Shape.TEXT, "Its name, or the type of a router's messages; empty without."),
-    Field("start_ms", Shape.WHOLE, "Unix ms of the first step."),
-    Field("step", Shape.WHOLE, "Seconds of a step."),
-    Field("calls", Shape.WHOLE, "Calls that ended; of a batch one."),
-    Field("failed", Shape.WHOLE, "Messages whose call failed, or could not begin."),
-    Field("retried", Shape.WHOLE, "Messages that were hidden until a next attempt."),
-    Field("dead_letters", Shape.WHOLE, "Messages that were moved to a dead-letter queue."),
-    Field("running", Shape.WHOLE, "Calls that run now."),
-    Field("calls_per_minute", Shape.NUMBER, "Calls, divided by the minutes of all steps."),
-    Field("wait", Shape.OBJECT, f"From the send to the first call: {_PERCENTILES}"),
-    Field("duration", Shape.OBJECT, f"Of calls: {_PERCENTILES}"),
-    Field("calls_by_step", Shape.NUMBERS, f"Calls {_IN_STEPS}"),
-    Field("failed_by_step", Shape.NUMBERS, f"Failed messages {_IN_STEPS}"),
-)
 
 ROUTES = (
     Route(
@@ -52,6 +68,6 @@ ROUTES = (
                 "six hours or a day.", rule=one_of(*CALL_SPANS),
             ),
         ),
-        result=(Field("tasks", Shape.OBJECTS, "By queue and name.", items=_TASK),),
+        result=TasksJson,
     ),
 )  # fmt: skip

@@ -13,6 +13,7 @@ from rsmq.web.fields import Refused
 from rsmq.web.pages.formats import show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
+from rsmq.web.routes.workers import HeldJson
 
 #: The fields of a form: the names in the path of the entry, and those of its query and body. A list
 #: has several values, others have one.
@@ -88,7 +89,7 @@ class Effect:
     hidden: Mapping[str, str] = field(default_factory=dict)
     lines: tuple[str, ...] = ()
     entry: Mapping[str, str] = field(default_factory=dict)
-    suspect: Mapping[str, Any] | None = None
+    suspect: HeldJson | None = None
 
 
 @dataclass(frozen=True, slots=True)

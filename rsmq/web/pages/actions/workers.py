@@ -10,9 +10,10 @@ from typing import Any
 from rsmq.web.fields import Refused
 from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
 from rsmq.web.pages.formats import plural, show_name, show_time, were_made_visible
-from rsmq.web.pages.held import hidden_of, suspect_of
+from rsmq.web.pages.held import hidden_of, suspect_of, visible_at
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
+from rsmq.web.routes.workers import HeldMessagesJson, WorkersJson
 
 #: The name is typed for more messages than these.
 _MANY = 100
@@ -24,14 +25,14 @@ def _worker(fields: Fields) -> str:
 
 async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
     name = _worker(fields)
-    held = (await call.read("/workers/{worker}/held", {"worker": name}))["messages"]
+    held = (await call.read(HeldMessagesJson, {"worker": name}))["messages"]
     hidden = hidden_of(held)
     if not hidden:
         raise Refused(
             "nothingHidden", "The worker has no message that is still hidden", status=409,
             value=name, hint="They are visible, or were received by others or settled, already.",
         )  # fmt: skip
-    last = show_time(max(each["visible_at_ms"] for each in hidden))
+    last = show_time(max(map(visible_at, hidden)))
     otherwise = (
         f"Otherwise it is visible again at {last}, when its visibility timeout ends."
         if len(hidden) == 1
@@ -58,7 +59,7 @@ def _back(links: Links, fields: Fields) -> str:
 
 
 async def _effect_of_concurrency(call: PageCall, fields: Fields) -> Effect:
-    workers = (await call.read("/workers"))["workers"]
+    workers = (await call.read(WorkersJson))["workers"]
     slots = next((each["slots"] for each in workers if each["name"] == _worker(fields)), 0)
     return Effect(
         f"It runs at most {plural(slots, 'call')} at once now. Calls that run end as usual. "

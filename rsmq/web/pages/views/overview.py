@@ -7,10 +7,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import add
-from typing import Any
+from typing import ClassVar
 
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.pages.charts import Chart, make_chart
@@ -24,9 +24,13 @@ from rsmq.web.pages.recent_changes import (
     say_who,
 )
 from rsmq.web.pages.table import PageCall, PageEntry
-from rsmq.web.pages.views.figures import SPANS, Figure, counted, history_query, spark_of
-from rsmq.web.pages.views.queues import make_rows, queue_columns
-from rsmq.web.routes.alerts import queue_of_alert
+from rsmq.web.pages.views.figures import SPANS, Column, Figure, counted, history_query, spark_of
+from rsmq.web.pages.views.queues import QueueRow, make_rows, queue_columns
+from rsmq.web.routes.alerts import AlertJson, AlertsJson, queue_of_alert
+from rsmq.web.routes.history import NamespaceHistoryJson
+from rsmq.web.routes.queue_list import QueuesJson
+from rsmq.web.routes.task_figures import TaskJson, TasksJson
+from rsmq.web.routes.workers import WorkerJson, WorkersJson
 from rsmq.web.table import Scope
 
 _LIMIT = 10
@@ -36,41 +40,68 @@ _OLD_SECONDS = 3
 _PAGES = {"webhook-stopped": "webhooks", "alerts-not-sent": "alerts"}
 
 
-async def _show(call: PageCall) -> Mapping[str, Any]:
+class AlertRow(AlertJson):
+    """An alert with its callers, as far as the audit stream has them."""
+
+    notes: list[str]
+    may_silence: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewPage:
+    """
+    All that is wrong, and the figures of all queues.
+
+    Attributes:
+        number: of queues.
+        calm: what is said if nothing is wrong.
+        queues: those whose messages wait the longest.
+    """
+
+    pages: ClassVar[Mapping[str, str]] = _PAGES
+    chart: Chart | None
+    alerts: list[AlertRow]
+    number: int
+    calm: str
+    queues: list[QueueRow]
+    columns: list[Column]
+    figures: list[Figure]
+
+
+async def _show(call: PageCall) -> OverviewPage:
     """
     Return the values: fifteen commands, and three for each 150 queues of the namespace. The calls
     of tasks are read once a minute: a command for each 150 queues, and for each 50 tasks.
     """
     found, longest, workers = await asyncio.gather(
-        call.read("/alerts"),
+        call.read(AlertsJson),
         call.read(
-            "/queues", sort="oldest", limit=2 * _LIMIT, activity=True, dead_letter_queues=False
+            QueuesJson, sort="oldest", limit=2 * _LIMIT, activity=True, dead_letter_queues=False
         ),
-        call.read("/workers"),
+        call.read(WorkersJson),
     )
     sees_all = call.may(Scope.STATS, ALL_QUEUES)
-    history = await call.read("/history", **history_query(SPANS[0])) if sees_all else None
+    history = await call.read(NamespaceHistoryJson, **history_query(SPANS[0])) if sees_all else None
     # Workers write once a minute.
-    tasks = (await call.read_lasting("/tasks", span=SPANS[0].name))["tasks"]
-    return {
-        "chart": await _draw_calls(call, tasks, history, workers["workers"]),
-        "alerts": await _with_changes(call, found["alerts"]),
-        "number": found["queues"],
-        "calm": _calm(workers["workers"]),
-        "queues": [
-            each
-            for each in make_rows(longest["queues"])
-            if each["activity"]["waiting_seconds"] is not None
-            and not each["activity"]["has_reasons"]  # a dead-letter queue of workers
-        ][:_LIMIT],
-        "columns": queue_columns(),
-        "figures": _figures(history, workers["workers"], found),
-        "pages": _PAGES,
-    }
+    tasks = (await call.read_lasting(TasksJson, span=SPANS[0].name))["tasks"]
+    queues = [
+        each
+        for each in make_rows(longest["queues"])
+        if each["activity"]["waiting_seconds"] is not None
+        and not each["activity"]["has_reasons"]  # a dead-letter queue of workers
+    ]
+    return OverviewPage(
+        await _draw_calls(call, tasks, history, workers["workers"]),
+        await _with_changes(call, found["alerts"]), found["queues"], _calm(workers["workers"]),
+        queues[:_LIMIT], queue_columns(), _figures(history, workers["workers"], found),
+    )  # fmt: skip
 
 
 async def _draw_calls(
-    call: PageCall, tasks: list[Any], history: Mapping[str, Any] | None, workers: list[Any]
+    call: PageCall,
+    tasks: list[TaskJson],
+    history: NamespaceHistoryJson | None,
+    workers: list[WorkerJson],
 ) -> Chart | None:
     """Return the chart of the calls of workers, by the busiest queues; None without calls."""
     finished: dict[str, list[int]] = {}
@@ -122,7 +153,7 @@ _BUSIEST, _FAILED = 5, 7
 _BY_PEOPLE = {"paused", "purged", "received-again", "new-dead-letters", "failing"}
 
 
-async def _with_changes(call: PageCall, alerts: list[Any]) -> list[Any]:
+async def _with_changes(call: PageCall, alerts: list[AlertJson]) -> list[AlertRow]:
     """
     Return the alerts, each with ``notes``: who has caused it, as far as the audit has it; and with
     ``may_silence``.
@@ -137,23 +168,24 @@ async def _with_changes(call: PageCall, alerts: list[Any]) -> list[Any]:
     ]
 
 
-def _may_silence(call: PageCall, alert: Mapping[str, Any]) -> bool:
+def _may_silence(call: PageCall, alert: AlertJson) -> bool:
     queue = queue_of_alert(alert["kind"], alert["subject"])
     return alert["level"] != "note" and call.may(Scope.MANAGE, queue)
 
 
-def _notes(alert: Mapping[str, Any], entries: Entries, now_ms: float) -> list[str]:
-    if not entries or alert["kind"] not in _BY_PEOPLE:
+def _notes(alert: AlertJson, entries: Entries, now_ms: float) -> list[str]:
+    queue = alert["queue"]
+    if not entries or alert["kind"] not in _BY_PEOPLE or queue is None:
         return []
     if alert["kind"] == "failing":
         return say_marks(entries, now_ms)
     if alert["kind"] in {"paused", "purged"}:
-        who = say_who(entries, alert["kind"], alert["queue"], alert["since_ms"])
+        who = say_who(entries, alert["kind"], queue, alert["since_ms"] or 0)
         return [who] if who else []
-    return say_changes(entries, [alert["queue"], *alert["sources"]], now_ms)
+    return say_changes(entries, [queue, *alert["sources"]], now_ms)
 
 
-def _calm(workers: list[Any]) -> str:
+def _calm(workers: list[WorkerJson]) -> str:
     """Return what is said if nothing is wrong."""
     alive = sum(each["is_alive"] for each in workers)
     of_workers = (
@@ -166,7 +198,7 @@ def _calm(workers: list[Any]) -> str:
 
 
 def _figures(
-    history: Mapping[str, Any] | None, workers: list[Any], found: Mapping[str, Any]
+    history: NamespaceHistoryJson | None, workers: list[WorkerJson], found: AlertsJson
 ) -> list[Figure]:
     """Return the figures: those that a minute has recorded with its end."""
     alive = sum(each["is_alive"] for each in workers)
@@ -176,13 +208,13 @@ def _figures(
     if history is None:
         return [of_workers]
     at = _recorded_at(history)
-    names = (
-        ("in flight", "in_flight", at), ("delayed", "delayed", at), ("sent", "sent", "/ min"),
-        ("received", "received", "/ min"),
+    columns = (
+        ("in flight", history["in_flight"], at), ("delayed", history["delayed"], at),
+        ("sent", history["sent"], "/ min"), ("received", history["received"], "/ min"),
     )  # fmt: skip
     rest = [
-        Figure(name, show_number(_last(history[key])), unit, spark=spark_of(history[key]))
-        for name, key, unit in names
+        Figure(name, show_number(_last(column)), unit, spark=spark_of(column))
+        for name, column, unit in columns
     ]
     age = found["age_seconds"]
     unit = f"{age:.0f} s ago" if age > _OLD_SECONDS else ""
@@ -193,7 +225,7 @@ def _figures(
     return [now, *rest, counted(dead, "dead letter", unit), of_workers]
 
 
-def _recorded_at(history: Mapping[str, Any]) -> str:
+def _recorded_at(history: NamespaceHistoryJson) -> str:
     """Return the end of the minute of which the figures are, as in "at 21:04"."""
     known = [at for at, value in enumerate(history["visible"]) if value is not None]
     if not known:
@@ -202,7 +234,7 @@ def _recorded_at(history: Mapping[str, Any]) -> str:
     return f"at {datetime.fromtimestamp(end_ms / 1000, UTC):%H:%M}"
 
 
-def _idle_ms(history: Mapping[str, Any] | None) -> set[int]:
+def _idle_ms(history: NamespaceHistoryJson | None) -> set[int]:
     """Return Unix ms of the begins of the minutes in which nothing was received."""
     if history is None:
         return set()

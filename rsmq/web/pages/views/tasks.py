@@ -5,19 +5,22 @@ The tasks, each with how its calls went.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from rsmq.explain.alerts.failures import compare_failures
+from rsmq.explain.alerts.failures import ComparedFailures, compare_failures
+from rsmq.web.pages.charts import Mark
 from rsmq.web.pages.links import with_query
 from rsmq.web.pages.recent_changes import read_marks
 from rsmq.web.pages.table import PageCall, PageEntry
-from rsmq.web.pages.views.figures import MINUTE, SPANS, Column, find_span, sortable, spark_of
+from rsmq.web.pages.views.figures import MINUTE, SPANS, Column, Span, find_span, sortable, spark_of
+from rsmq.web.routes.task_figures import PercentilesJson, TaskJson, TasksJson
 from rsmq.web.table import Scope
 
 _DEFAULT = "-calls"
 #: The values by which each column sorts the table.
-_KEYS = {
+_KEYS: Mapping[str, Callable[[TaskJson], Any]] = {
     "task": lambda each: (each["task"], each["queue"]),
     "calls": lambda each: each["calls"],
     "failed": lambda each: each["failed"],
@@ -29,38 +32,51 @@ _KEYS = {
 }
 
 
-def _of(percentiles: Mapping[str, float] | None) -> float:
+def _of(percentiles: PercentilesJson | None) -> float:
     return percentiles["p95"] if percentiles else -1.0
 
 
-async def _show(call: PageCall) -> Mapping[str, Any]:
+class TaskRow(TaskJson):
+    """A task with its small line, and its failures now and before."""
+
+    spark: tuple[str, ...]
+    compared: ComparedFailures | None
+
+
+@dataclass(frozen=True, slots=True)
+class TasksPage:
+    """The tasks, and the addresses of other spans."""
+
+    tasks: list[TaskRow]
+    marks: list[Mark]
+    columns: list[Column]
+    spans: list[tuple[Span, str]]
+    span: Span
+    q: str
+    queue: str | None
+
+
+async def _show(call: PageCall) -> TasksPage:
     """Return the values: a command for each 150 queues and 50 tasks, at most once a minute."""
     query, span = call.query, find_span(call.query)
     queue, part = query.get("queue") or None, query.get("q", "").lower()
-    tasks = (await call.read_lasting("/tasks", queue=queue, span=span.name))["tasks"]
+    tasks = (await call.read_lasting(TasksJson, queue=queue, span=span.name))["tasks"]
     rows = [each for each in tasks if part in each["task"].lower()]
     sort = query.get("sort", _DEFAULT)
     key = _KEYS.get(sort.removeprefix("-"), _KEYS["calls"])
     rows.sort(key=key, reverse=sort.startswith("-"))
     start_ms = min((each["start_ms"] for each in tasks), default=0)
-    return {
-        "tasks": [
-            {
-                **each,
-                "spark": spark_of(each["calls_by_step"]),
-                "compared": compare_failures(each["calls_by_step"], each["failed_by_step"])
-                if span.step == MINUTE
-                else None,
-            }
-            for each in rows
-        ],
-        "marks": await read_marks(call, queue, start_ms, time.time() * 1000) if tasks else [],
-        "columns": _columns(query),
-        "spans": [(each, with_query({**query, "span": each.name})) for each in SPANS],
-        "span": span,
-        "q": query.get("q", ""),
-        "queue": queue,
-    }
+    marks = await read_marks(call, queue, start_ms, time.time() * 1000) if tasks else []
+    shown = [_row_of(each, span) for each in rows]
+    spans = [(each, with_query({**query, "span": each.name})) for each in SPANS]
+    return TasksPage(shown, marks, _columns(query), spans, span, query.get("q", ""), queue)
+
+
+def _row_of(task: TaskJson, span: Span) -> TaskRow:
+    calls, compared = task["calls_by_step"], None
+    if span.step == MINUTE:
+        compared = compare_failures(calls, task["failed_by_step"])
+    return {**task, "spark": spark_of(calls), "compared": compared}
 
 
 def _columns(query: Mapping[str, str]) -> list[Column]:

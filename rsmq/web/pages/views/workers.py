@@ -6,14 +6,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 from rsmq.web.fields import Refused
 from rsmq.web.pages.formats import show_duration, show_number
-from rsmq.web.pages.held import hidden_of, suspect_of
+from rsmq.web.pages.held import hidden_of, suspect_of, visible_at
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import Figure
+from rsmq.web.routes.forms import QueueJson
+from rsmq.web.routes.workers import (
+    HeldJson,
+    HeldMessagesJson,
+    RunningCallJson,
+    RunningCallsJson,
+    WorkerJson,
+    WorkersJson,
+)
 from rsmq.web.table import Scope
 
 #: Messages of a worker that its page lists.
@@ -26,13 +34,27 @@ _MAX_QUEUES = 5
 _LATER_SECONDS = 10
 
 
-async def _show(call: PageCall) -> Mapping[str, Any]:
+class WorkerRow(WorkerJson):
+    """A worker with how many messages it has in flight."""
+
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersPage:
+    """The workers, and how many are alive."""
+
+    workers: list[WorkerRow]
+    alive: int
+
+
+async def _show(call: PageCall) -> WorkersPage:
     """
     Return the values: one command, and a few for each of twenty dead workers.
 
     Of others it is shown what they had in flight when they died.
     """
-    rows = [_row(each) for each in (await call.read("/workers"))["workers"]]
+    rows = [_row(each) for each in (await call.read(WorkersJson))["workers"]]
     # One may have received its only message after its last heartbeat; the others come first.
     dead = sorted(
         (each for each in rows if not each["is_alive"]), key=lambda each: not each["held"]
@@ -43,19 +65,45 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     # Those that need attention are first, then those that are alive.
     rows.sort(key=lambda each: (each["is_alive"] or not each["held"], not each["is_alive"]))
     alive = sum(each["is_alive"] for each in rows)
-    return {"workers": rows, "alive": alive}
+    return WorkersPage(rows, alive)
 
 
-async def _read_held(call: PageCall, name: str) -> list[Any]:
+async def _read_held(call: PageCall, name: str) -> list[HeldJson]:
     """Return the messages of a worker that are still hidden."""
-    return hidden_of((await call.read("/workers/{worker}/held", {"worker": name}))["messages"])
+    return hidden_of((await call.read(HeldMessagesJson, {"worker": name}))["messages"])
 
 
-def _row(worker: Mapping[str, Any]) -> dict[str, Any]:
+def _row(worker: WorkerJson) -> WorkerRow:
     return {**worker, "held": sum(worker["in_flight"].values())}
 
 
-async def _show_one(call: PageCall) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class WorkerPage:
+    """
+    A worker.
+
+    Attributes:
+        longer: why messages of a dead one are hidden for longer than their queues say.
+        suspect: the message that may have killed it.
+        may_order: whether the caller may give it orders.
+        held: the first messages in flight, and ``rest`` the number of the others.
+        died_with: how many it had when it died, and ``visible`` those that wait for another one.
+    """
+
+    worker: WorkerRow
+    longer: list[str]
+    suspect: HeldJson | None
+    figures: list[Figure]
+    running: list[RunningCallJson]
+    may_order: bool
+    held: list[HeldJson]
+    rest: int
+    died_with: int
+    last_visible_ms: int | None
+    visible: int
+
+
+async def _show_one(call: PageCall) -> WorkerPage:
     """
     Return the values: three commands, and one for each queue with messages of the worker; of a dead
     one, one more for each of the first five.
@@ -63,7 +111,7 @@ async def _show_one(call: PageCall) -> Mapping[str, Any]:
     Messages that are visible again are not in flight, so they are not listed.
     """
     name = call.names["worker"]
-    found = await call.read("/workers")
+    found = await call.read(WorkersJson)
     worker = next((_row(each) for each in found["workers"] if each["name"] == name), None)
     if worker is None:
         raise Refused(
@@ -73,45 +121,38 @@ async def _show_one(call: PageCall) -> Mapping[str, Any]:
             value=name,
             hint="One that has shut down is not listed, and a dead one for a day.",
         )
-    held = (await call.read("/workers/{worker}/held", {"worker": name}))["messages"]
+    held = (await call.read(HeldMessagesJson, {"worker": name}))["messages"]
     hidden = hidden_of(held)
     if not worker["is_alive"]:
         # Its last sign of life is older than what happened to its messages since.
         still = Counter(each["queue"] for each in hidden)
         worker["in_flight"] = {name: still[name] for name in worker["in_flight"] | still}
-    return {
-        "worker": worker,
-        "longer": [] if worker["is_alive"] else await _say_longer(call, hidden, worker["seen_ms"]),
-        "suspect": None if worker["is_alive"] else suspect_of(hidden),
-        "figures": _figures(worker, len(hidden)),
-        "running": await _read_running(call, name) if worker["is_alive"] else [],
-        "may_order": all(call.may(Scope.MANAGE, each) for each in worker["in_flight"]),
-        "held": hidden[:_MAX_LISTED],
-        "rest": max(len(hidden) - _MAX_LISTED, 0),
-        "died_with": len(held),
-        "last_visible_ms": max((each["visible_at_ms"] for each in hidden), default=None),
-        # Of those that it died with: they wait for another consumer.
-        "visible": sum(
-            not each["is_hidden"] and each["visible_at_ms"] is not None for each in held
-        ),
-    }
+    is_alive = worker["is_alive"]
+    return WorkerPage(
+        worker, [] if is_alive else await _say_longer(call, hidden, worker["seen_ms"]),
+        None if is_alive else suspect_of(hidden), _figures(worker, len(hidden)),
+        await _read_running(call, name) if is_alive else [],
+        may_order=all(call.may(Scope.MANAGE, each) for each in worker["in_flight"]),
+        held=hidden[:_MAX_LISTED], rest=max(len(hidden) - _MAX_LISTED, 0), died_with=len(held),
+        last_visible_ms=max(map(visible_at, hidden), default=None),
+        visible=sum(not each["is_hidden"] and each["visible_at_ms"] is not None for each in held),
+    )  # fmt: skip
 
 
-async def _read_running(call: PageCall, name: str) -> list[Any]:
+async def _read_running(call: PageCall, name: str) -> list[RunningCallJson]:
     """Return the calls of the last report of a worker, if it was asked a short time ago."""
     if not call.may(Scope.PEEK, None):
         return []
-    report: list[Any] = (await call.read("/workers/{worker}/running", {"worker": name}))["calls"]
-    return report
+    return (await call.read(RunningCallsJson, {"worker": name}))["calls"]
 
 
-async def _say_longer(call: PageCall, hidden: list[Any], seen_ms: int) -> list[str]:
+async def _say_longer(call: PageCall, hidden: list[HeldJson], seen_ms: int) -> list[str]:
     """Return why messages of a dead worker are hidden for longer than their queues say."""
     names = sorted({each["queue"] for each in hidden if call.may(Scope.STATS, each["queue"])})
     found = []
     for name in names[:_MAX_QUEUES]:
-        vt = (await call.read("/queues/{queue}", {"queue": name}))["vt"]
-        last_ms = max(each["visible_at_ms"] for each in hidden if each["queue"] == name)
+        vt = (await call.read(QueueJson, {"queue": name}))["vt"]
+        last_ms = max(visible_at(each) for each in hidden if each["queue"] == name)
         # It had received or extended them at its last sign of life, or a little later.
         if last_ms - seen_ms > (vt + _LATER_SECONDS) * 1000:
             found.append(
@@ -121,7 +162,7 @@ async def _say_longer(call: PageCall, hidden: list[Any], seen_ms: int) -> list[s
     return found
 
 
-def _figures(worker: Mapping[str, Any], hidden: int) -> list[Figure]:
+def _figures(worker: WorkerRow, hidden: int) -> list[Figure]:
     failed = worker["failed"]
     if worker["is_alive"]:
         slots = f"of {worker['slots']} slots" if worker["slots"] else ""
@@ -139,7 +180,7 @@ def _figures(worker: Mapping[str, Any], hidden: int) -> list[Figure]:
     ]
 
 
-def _span_of(worker: Mapping[str, Any]) -> str:
+def _span_of(worker: WorkerJson) -> str:
     # Up to its last sign of life, so that the page of a dead worker stays as it is.
     return show_duration(max(worker["seen_ms"] - worker["since_ms"], 0) / 1000)
 
