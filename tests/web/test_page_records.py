@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypedDict
 
 import pytest
 from jinja2 import DictLoader, Environment
 
+from rsmq.doctor.finding import Finding
+from rsmq.explain.alerts.alert import Alert
+from rsmq.explain.alerts.record import Silence
+from rsmq.explain.held import HeldMessage
+from rsmq.explain.timeline import TimelineEvent
+from rsmq.figures.operations import HiddenCounts
+from rsmq.history.call_records import Percentiles, TaskFigures
+from rsmq.history.records import History, HistoryGap
+from rsmq.model import DeadLetterReason, MessageCounts, QueueAttributes
+from rsmq.push.subscriber import Subscriber
+from rsmq.trash.deletion import Deletion
+from rsmq.web.bulk.records import OperationRecord
 from rsmq.web.pages.action_runner import Flash
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.rendering import _environment
@@ -16,6 +28,21 @@ from rsmq.web.pages.responses import SiteView
 from rsmq.web.pages.table import PageCall
 from rsmq.web.pages.views import PAGES
 from rsmq.web.routes import PATHS, TABLE
+from rsmq.web.routes.alerts import AlertJson, SilenceJson
+from rsmq.web.routes.bulk import OperationJson
+from rsmq.web.routes.delayed import HiddenQueueJson
+from rsmq.web.routes.doctor import FindingJson
+from rsmq.web.routes.explanations import EventJson
+from rsmq.web.routes.forms import QueueJson, ReasonJson
+from rsmq.web.routes.history import GapJson, HistoryJson
+from rsmq.web.routes.queues import CountsJson
+from rsmq.web.routes.subscribers import SubscriberJson, TargetJson
+from rsmq.web.routes.task_figures import PercentilesJson, TaskJson
+from rsmq.web.routes.undo import DeletionJson
+from rsmq.web.routes.workers import HeldJson, RunningCallJson, StalledJson, WorkerJson
+from rsmq.webhooks.shared_breaker import PushTarget
+from rsmq.wire.orders import RunningCall
+from rsmq.wire.workers import StalledHandlers, WorkerInfo
 from tests.web.template_types import TemplateTypes, hints
 
 #: The values of each page beside its record.
@@ -35,10 +62,7 @@ def _names_of(record):
     return {**hints(record), **properties}
 
 
-_RECORDS = [each for each in PAGES if isinstance(hints(each.view)["return"], type)]
-
-
-@pytest.mark.parametrize("page", _RECORDS, ids=lambda page: page.template)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.template)
 def test_a_template_names_only_what_its_record_has(page):
     types = TemplateTypes(_environment())
     types.check(page.template, {**_names_of(hints(page.view)["return"]), **_SHARED})
@@ -97,6 +121,37 @@ def test_a_name_that_a_value_does_not_have_is_found(text, wrong):
         assert types.wrong == []
     else:
         assert any(wrong in each for each in types.wrong), types.wrong
+
+
+#: Answers with the attributes of a record, and the attributes that they have under another name, or
+#: not at all.
+_OF_RECORDS = (
+    (Finding, FindingJson, ()),
+    (WorkerInfo, WorkerJson, ("alive", "queues")),  # is_alive; in_flight of seen queues
+    (StalledHandlers, StalledJson, ()),
+    (RunningCall, RunningCallJson, ()),
+    (HeldMessage, HeldJson, ()),
+    (HiddenCounts, HiddenQueueJson, ()),
+    (TimelineEvent, EventJson, ()),
+    (Subscriber, SubscriberJson, ()),
+    (PushTarget, TargetJson, ()),
+    (Deletion, DeletionJson, ("message_ids",)),  # which may be many
+    (OperationRecord, OperationJson, ("id", "cursor", "address")),  # operation; internal
+    (Alert, AlertJson, ()),
+    (Silence, SilenceJson, ()),
+    (History, HistoryJson, ()),
+    (HistoryGap, GapJson, ()),
+    (TaskFigures, TaskJson, ()),
+    (Percentiles, PercentilesJson, ()),
+    (DeadLetterReason, ReasonJson, ()),
+    (MessageCounts, CountsJson, ()),
+    (QueueAttributes, QueueJson, ()),
+)
+
+
+@pytest.mark.parametrize(("record", "answer", "omitted"), _OF_RECORDS)
+def test_an_answer_has_each_attribute_of_its_record(record, answer, omitted):
+    assert {each.name for each in fields(record)} - hints(answer).keys() == set(omitted)
 
 
 def test_an_answer_that_a_page_reads_is_of_one_entry():

@@ -14,6 +14,7 @@ from rsmq.web.pages.charts import Mark
 from rsmq.web.pages.formats import show_name, show_time
 from rsmq.web.pages.phrases import changes_of, words_of
 from rsmq.web.pages.table import PageCall
+from rsmq.web.routes.audit import AuditJson
 from rsmq.web.table import Scope
 
 #: Entries that are read, in one command; a call has two.
@@ -48,7 +49,7 @@ async def read_changes(call: PageCall, *, lasting: bool = False) -> Entries:
     if not call.may(Scope.AUDIT, ALL_QUEUES):
         return ()
     read = call.read_lasting if lasting else call.read
-    entries: Entries = (await read("/audit", limit=_ENTRIES))["entries"]
+    entries: Entries = (await read(AuditJson, limit=_ENTRIES))["entries"]
     return entries
 
 
@@ -63,10 +64,10 @@ async def read_marks(
     """
     entries: list[Mapping[str, Any]] = []
     if call.may(Scope.AUDIT, ALL_QUEUES):
-        found = await call.read_lasting("/audit", call=MARK_CALL, limit=_MARKS)
+        found = await call.read_lasting(AuditJson, call=MARK_CALL, limit=_MARKS)
         entries += found["entries"]
     if queue is not None and call.may(Scope.AUDIT, queue):
-        found = await call.read_lasting("/audit", queue=queue, limit=_ENTRIES)
+        found = await call.read_lasting(AuditJson, queue=queue, limit=_ENTRIES)
         entries += found["entries"]
     done = {each["id"]: each for path in (MARK_CALL, *_CHANGES) for each in _done(entries, path)}
     moments = sorted(map(_moment_of, done.values()), key=lambda each: each.at)

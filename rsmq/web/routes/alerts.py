@@ -37,6 +37,47 @@ class SilenceJson(TypedDict):
     until_ms: Annotated[int, "Its end, Unix ms."]
 
 
+class ListedSilenceJson(SilenceJson):
+    """A silence of the list."""
+
+    kind: Annotated[str, "The kind of the alert, or all."]
+    subject: Annotated[str, "Its subject."]
+
+
+class SilencesJson(TypedDict):
+    """The silences of alerts."""
+
+    silences: Annotated[list[ListedSilenceJson], "Those that last."]
+
+
+class AlertTargetJson(TypedDict):
+    """A target of alerts, and how its last messages went."""
+
+    name: Annotated[str, "Its name."]
+    format: Annotated[str, "The format."]
+    url: Annotated[str, "Its URL without path and query."]
+    secret_env: Annotated[str | None, "The environment variable with its secret."]
+    created_ms: Annotated[int, "When it was added, Unix ms."]
+    waiting: Annotated[int, "The messages that wait."]
+    answer: Annotated[str | None, "The last answer."]
+    answered_ms: Annotated[int, "When it came, Unix ms; 0 if none has."]
+    failures: Annotated[int, "The failures in a row."]
+    failing_ms: Annotated[int, "Since when, Unix ms; 0 if none."]
+    until_ms: Annotated[int, "No message is sent before, Unix ms; 0 if none waits."]
+    lost: Annotated[int, "How many were given up."]
+    lost_ms: Annotated[int, "When the last one was, Unix ms; 0 if none was."]
+
+
+class AlertTargetsJson(TypedDict):
+    """The targets of alerts."""
+
+    targets: Annotated[list[AlertTargetJson], "By their names."]
+    checked_ms: Annotated[
+        int | None, "When a server last looked for alerts, Unix ms; null if none has."
+    ]
+    open: Annotated[int, "The alerts whose begin was announced, and not their end."]
+
+
 class AlertJson(TypedDict):
     """Something that is wrong."""
 
@@ -107,10 +148,12 @@ def queue_of_alert(kind: str, subject: str) -> str:
     return subject if kind in _QUEUE_KINDS and subject else ALL_QUEUES
 
 
-async def _list_targets(call: ApiCall) -> ApiAnswer:
+async def _list_targets(call: ApiCall) -> ApiAnswer[AlertTargetsJson]:
     call.allow(Scope.STATS, ALL_QUEUES)
     record = await call.queues.run(read_record(call.queues.namespace))
-    targets = [{**each, "answer": each["answer"] or None} for each in record.list_targets()]
+    targets: list[Any] = [
+        {**each, "answer": each["answer"] or None} for each in record.list_targets()
+    ]
     checked = record.step_ms or None
     return ApiAnswer({"targets": targets, "checked_ms": checked, "open": len(record.open)})
 
@@ -134,9 +177,9 @@ async def _change_target(change: Any, status: int, call: ApiCall) -> ApiAnswer:
     return ApiAnswer(status=status)
 
 
-async def _list_silences(call: ApiCall) -> ApiAnswer:
+async def _list_silences(call: ApiCall) -> ApiAnswer[SilencesJson]:
     record = await call.queues.run(read_record(call.queues.namespace))
-    shown = [
+    shown: list[Any] = [
         each
         for each in record.list_silences()
         if may(call, Scope.STATS, queue_of_alert(each["kind"], each["subject"]))
@@ -189,14 +232,7 @@ ROUTES = (
     Route(
         "GET", "/alert-targets", Scope.STATS, "List the targets of alerts.",
         _list_targets,
-        result=(
-            Field("targets", Shape.OBJECTS, "Each has a name, the format, its URL without path and "
-            "query, the last answer, the failures in a row, the messages that wait, and how many "
-            "were given up (lost)."),
-            Field("checked_ms", Shape.WHOLE, "When a server last looked for alerts, Unix ms; null "
-            "if none has."),
-            Field("open", Shape.WHOLE, "The alerts whose begin was announced, and not their end."),
-        ),
+        result=AlertTargetsJson,
     ),
     Route(
         "PUT", _TARGET, Scope.MANAGE, "Add a target of alerts, or change it.",
@@ -224,8 +260,7 @@ ROUTES = (
     ),
     Route(
         "GET", "/alert-silences", Scope.STATS, "List the silences of alerts.", _list_silences,
-        result=(Field("silences", Shape.OBJECTS, "Each has the kind, or all; the subject; by whom, "
-        "why, since when, and its end (Unix ms)."),),
+        result=SilencesJson,
     ),
     Route(
         "PUT", "/alert-silences/{kind}", Scope.MANAGE,

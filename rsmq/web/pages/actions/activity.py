@@ -13,6 +13,7 @@ from rsmq.web.pages.actions.form import Done, Effect, Fields, PageAction, one
 from rsmq.web.pages.formats import plural, show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
+from rsmq.web.routes.undo import DeletionsJson
 
 _OPERATION = "/operations/{operation}"
 #: The effect of an undo, by the kind of the deletion.
@@ -40,7 +41,7 @@ def _restored(_: Fields, answer: Mapping[str, Any]) -> Done:
 
 
 async def _effect_of_undo(call: PageCall, fields: Fields) -> Effect:
-    deletions = (await call.read("/undo"))["deletions"]
+    deletions = (await call.read(DeletionsJson))["deletions"]
     found = next((each for each in deletions if each["id"] == one(fields, "id")), None)
     if found is None:
         raise Refused(
@@ -54,7 +55,7 @@ async def _effect_of_undo(call: PageCall, fields: Fields) -> Effect:
             value=show_name(queue), hint="Undo it on the page of activity.",
         )  # fmt: skip
     return Effect(
-        _RESTORES[found["kind"]].format(
+        _RESTORES[DeletionKind(found["kind"])].format(
             messages=plural(found["messages"], "message"), queue=show_name(found["queue"])
         )
     )

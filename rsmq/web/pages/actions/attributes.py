@@ -14,6 +14,7 @@ from rsmq.web.pages.actions.form import Effect, Fields, Input, one
 from rsmq.web.pages.formats import show_number
 from rsmq.web.pages.recent_changes import read_changes, say_changes
 from rsmq.web.pages.table import PageCall
+from rsmq.web.routes.forms import QueueJson
 
 
 def attribute_inputs(call: QueueCall, *, with_values: bool = True) -> tuple[Input, ...]:
@@ -34,7 +35,7 @@ def attribute_inputs(call: QueueCall, *, with_values: bool = True) -> tuple[Inpu
 async def effect_of_change(call: PageCall, fields: Fields) -> Effect:
     """Show the present values, and who has changed the visibility timeout in the last hour."""
     name = one(fields, "queue")
-    queue = await call.read("/queues/{queue}", {"queue": name})
+    queue: dict[str, Any] = {**await call.read(QueueJson, {"queue": name})}
     entries = await read_changes(call)
     return Effect(
         "They hold for later sends and receives. Hidden messages stay hidden as they are.",

@@ -15,6 +15,10 @@ from rsmq.web.pages.crash_evidence import UNKNOWN_ENDS, read_crash_loop
 from rsmq.web.pages.formats import plural, show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
+from rsmq.web.routes.dead_letters import DeadLetterQueuesJson
+from rsmq.web.routes.explanations import GroupJson, GroupsJson, QueueWhyJson
+from rsmq.web.routes.forms import QueueJson
+from rsmq.web.routes.undo import DeletionsJson
 from rsmq.web.table import Scope
 
 #: Above this number of messages the name of the queue is typed.
@@ -41,10 +45,10 @@ def _name(fields: Fields) -> str:
     return show_name(one(fields, "queue"))
 
 
-async def _group_of(call: PageCall, fields: Fields) -> tuple[Mapping[str, Any], str]:
+async def _group_of(call: PageCall, fields: Fields) -> tuple[GroupJson, str]:
     """Return the group of a filter, and its number as text."""
     names = {"queue": one(fields, "queue")}
-    page = await call.read("/queues/{queue}/dead-letters/groups", names)
+    page = await call.read(GroupsJson, names)
     key = one(fields, "filter").removeprefix(_PREFIX)
     for group in page["groups"]:
         if group["key"] == key:
@@ -55,7 +59,7 @@ async def _group_of(call: PageCall, fields: Fields) -> tuple[Mapping[str, Any], 
     )
 
 
-def _died_of(group: Mapping[str, Any]) -> str:
+def _died_of(group: GroupJson) -> str:
     if group["exception"]:
         return f"that died of {show_name(group['exception'])}"
     if group["key"] == UNKNOWN_CAUSE:
@@ -67,9 +71,7 @@ def _typed(fields: Fields, number: int) -> str | None:
     return one(fields, "queue") if number > _MAX_UNTYPED else None
 
 
-async def _warnings(
-    call: PageCall, fields: Fields, groups: list[Mapping[str, Any]]
-) -> tuple[str, ...]:
+async def _warnings(call: PageCall, fields: Fields, groups: list[GroupJson]) -> tuple[str, ...]:
     """Return the warnings that messages of groups may crash their workers, or die again."""
     if all(each["key"] != UNKNOWN_CAUSE for each in groups):
         return await _still_die(call, fields)
@@ -80,10 +82,10 @@ async def _warnings(
 
 async def _still_die(call: PageCall, fields: Fields) -> tuple[str, ...]:
     """Return the warnings that messages still die, by the queues of the policies: one for each."""
-    listed = (await call.read_lasting("/dead-letters"))["queues"]
+    listed = (await call.read_lasting(DeadLetterQueuesJson))["queues"]
     sources = [each["sources"] for each in listed if each["queue"] == one(fields, "queue")]
     names = [name for each in sources for name in each if call.may(Scope.STATS, name)]
-    reads = (call.read("/queues/{queue}/why", {"queue": name}) for name in names[:_MAX_SOURCES])
+    reads = (call.read(QueueWhyJson, {"queue": name}) for name in names[:_MAX_SOURCES])
     return tuple(
         f"They may die again. {each['text']}"
         for why in await asyncio.gather(*reads)
@@ -94,10 +96,10 @@ async def _still_die(call: PageCall, fields: Fields) -> tuple[str, ...]:
 
 async def _effect_of_redrive(call: PageCall, fields: Fields) -> Effect:
     names = {"queue": one(fields, "queue")}
-    now_ms = (await call.read("/queues/{queue}/why", names))["now_ms"]
-    queue = await call.read("/queues/{queue}", names)
+    now_ms = (await call.read(QueueWhyJson, names))["now_ms"]
+    queue = await call.read(QueueJson, names)
     number = queue["visible_messages"]
-    groups = (await call.read("/queues/{queue}/dead-letters/groups", names))["groups"]
+    groups = (await call.read(GroupsJson, names))["groups"]
     return Effect(
         f"Sends {plural(number, 'dead letter')} of {_name(fields)} again, with new ids and a "
         "receive count of 0. Those that come later stay.",
@@ -122,7 +124,7 @@ async def _effect_on_group(call: PageCall, fields: Fields) -> Effect:
 
 async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
     group, number = await _group_of(call, fields)
-    off = (await call.read("/undo"))["off"]
+    off = (await call.read(DeletionsJson))["off"]
     return Effect(
         f"Removes {number} of {_name(fields)} {_died_of(group)}. Those that come later stay.",
         (f"It can't be undone, because {off}.",) if off else (UNDO_OF_OPERATION,),

@@ -11,6 +11,7 @@ from rsmq.web.pages.actions.form import Done, Effect, Fields, PageAction, one
 from rsmq.web.pages.formats import plural, show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
+from rsmq.web.routes.doctor import ReportJson
 
 #: Findings that the page of confirmation names.
 _MAX_NAMED = 50
@@ -24,7 +25,7 @@ def _is_chosen(finding: Mapping[str, Any], fields: Fields) -> bool:
 async def _effect(call: PageCall, fields: Fields) -> Effect:
     """Examine, as a repair with ``dry_run`` does, and name what it would repair."""
     queue, also = one(fields, "queue"), list(fields.get("also", ()))
-    report = await call.read("/doctor", queue=queue or None)
+    report = await call.read(ReportJson, queue=queue or None)
     chosen = [each for each in report["findings"] if _is_chosen(each, fields)]
     if not chosen:
         return Effect("There is nothing to repair now.")

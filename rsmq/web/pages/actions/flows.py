@@ -12,6 +12,7 @@ from rsmq.web.pages.actions.form import Done, Effect, Fields, PageAction, one
 from rsmq.web.pages.formats import plural
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
+from rsmq.web.routes.flows import FlowWithNodesJson
 
 
 def _flow(fields: Fields) -> str:
@@ -19,7 +20,7 @@ def _flow(fields: Fields) -> str:
 
 
 async def _effect(call: PageCall, fields: Fields) -> Effect:
-    flow = await call.read("/flows/{flow}", {"flow": _flow(fields)})
+    flow = await call.read(FlowWithNodesJson, {"flow": _flow(fields)})
     if flow["is_ended"]:
         raise Refused("flowEnded", "The flow has ended", status=409, value=flow["id"])
     left = flow["total"] - flow["done"]

@@ -18,6 +18,10 @@ from rsmq.web.pages.crash_evidence import UNKNOWN_ENDS
 from rsmq.web.pages.formats import plural, show_bytes, show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
+from rsmq.web.routes.explanations import MessageWhyJson
+from rsmq.web.routes.forms import QueueJson, StoredJson
+from rsmq.web.routes.jobs import JobJson
+from rsmq.web.routes.queue_list import QueuesJson
 from rsmq.web.table import Scope
 
 #: More messages ask for the name of the queue.
@@ -86,10 +90,10 @@ async def _held(call: PageCall, fields: Fields) -> tuple[str, ...]:
     if len(_ids(fields)) != 1:
         return ("Consumers that have received some of them are not stopped.",)
     names = {"queue": _queue(fields), "id": _ids(fields)[0]}
-    message = await call.read("/queues/{queue}/messages/{id}", names, max_bytes=1)
+    message = await call.read(StoredJson, names, max_bytes=1)
     if message["state"] != "in_flight":
         return ()
-    holder = (await call.read("/queues/{queue}/messages/{id}/why", names))["holder"]
+    holder = (await call.read(MessageWhyJson, names))["holder"]
     if holder and not holder["is_alive"]:
         return (f"Worker {show_name(holder['name'])}, which had received it, is dead.",)
     return ("A consumer has received it and may be at work on it; that is not stopped.",)
@@ -137,7 +141,7 @@ async def _may_crash(call: PageCall, fields: Fields) -> tuple[str, ...]:
     """Return the warning that of one of the first messages it is not known how receives ended."""
     for id in _ids(fields)[:_MAX_LOOKED_AT]:
         names = {"queue": _queue(fields), "id": id}
-        message = await call.read("/queues/{queue}/messages/{id}", names, max_bytes=1)
+        message = await call.read(StoredJson, names, max_bytes=1)
         if message["reason"] is None and message["receive_count"] > 1:
             return (UNKNOWN_ENDS,)
     return ()
@@ -145,7 +149,7 @@ async def _may_crash(call: PageCall, fields: Fields) -> tuple[str, ...]:
 
 async def _effect_of_cancelling(call: PageCall, fields: Fields) -> Effect:
     names = {"queue": _queue(fields), "id": one(fields, "id")}
-    job = await call.read("/queues/{queue}/jobs/{id}", names)
+    job = await call.read(JobJson, names)
     if job["is_ended"]:
         return Effect(f"The job has ended: {job['state']}. Nothing is changed.")
     if job["worker"]:
@@ -158,7 +162,7 @@ async def _effect_of_cancelling(call: PageCall, fields: Fields) -> Effect:
 
 async def input_of_queue(call: PageCall, name: str, label: str, *, but: str = "") -> Input:
     """Return the field of a queue: a list, unless there are too many."""
-    page = await call.read("/queues", sort="name", limit=_MAX_CHOICES)
+    page = await call.read(QueuesJson, sort="name", limit=_MAX_CHOICES)
     if page["cursor"] is not None:
         return Input(name, label, required=True)
     names = [each["name"] for each in page["queues"]]
@@ -171,7 +175,7 @@ async def input_of_queue(call: PageCall, name: str, label: str, *, but: str = ""
 async def input_of_target(call: PageCall, queue: str) -> Input:
     """Return the field of the queue to which messages of a queue are moved: its dead letters'."""
     found = await input_of_queue(call, "destination", "To the queue", but=queue)
-    target = (await call.read("/queues/{queue}", {"queue": queue}))["dead_letter_queue"]
+    target = (await call.read(QueueJson, {"queue": queue}))["dead_letter_queue"]
     offered = {each for each, _ in found.choices}
     return replace(found, value=target) if target and target in (offered or {target}) else found
 
@@ -200,9 +204,7 @@ async def _inputs_of_message(call: PageCall, fields: Fields, queue: str, id: str
         if name in fields:
             return [_body_input(name, one(fields, name))]
     call.check(Scope.PEEK, queue)
-    message = await call.read(
-        "/queues/{queue}/messages/{id}", {"queue": queue, "id": id}, max_bytes=_MAX_EDITED_BYTES
-    )
+    message = await call.read(StoredJson, {"queue": queue, "id": id}, max_bytes=_MAX_EDITED_BYTES)
     if message["redacted"]:
         raise Refused(
             "redacted", "The body is redacted for you, so it can't be sent again", status=403,

@@ -13,6 +13,9 @@ from rsmq.web.pages.actions.attributes import attribute_inputs, effect_of_change
 from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
 from rsmq.web.pages.formats import plural, show_name, were_made_visible
 from rsmq.web.pages.table import PageCall
+from rsmq.web.routes.forms import QueueJson
+from rsmq.web.routes.queues import CountsJson
+from rsmq.web.routes.undo import DeletionsJson
 
 #: The name is typed for more messages than these.
 _MANY = 100
@@ -30,8 +33,8 @@ def _name(fields: Fields) -> str:
     return show_name(_queue(fields))
 
 
-async def _read(call: PageCall, fields: Fields) -> Any:
-    return await call.read("/queues/{queue}", {"queue": _queue(fields)})
+async def _read(call: PageCall, fields: Fields) -> QueueJson:
+    return await call.read(QueueJson, {"queue": _queue(fields)})
 
 
 def _options(fields: Fields, *names: str) -> list[str]:
@@ -45,7 +48,7 @@ def _options(fields: Fields, *names: str) -> list[str]:
 
 async def undo_of(call: PageCall) -> tuple[dict[str, str], tuple[str, ...], str]:
     """Return the field that makes a deletion undoable, a warning if it can't be, and a sentence."""
-    off = (await call.read("/undo"))["off"]
+    off = (await call.read(DeletionsJson))["off"]
     if off is None:
         return {"undo": "true"}, (), " It can be undone for ten minutes."
     return {}, (f"It can't be undone: {off}",), ""
@@ -81,7 +84,7 @@ async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
 async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
     queue = await _read(call, fields)
     if queue["messages"] <= _MAX_COUNTED:
-        counts = await call.read("/queues/{queue}/counts", {"queue": _queue(fields)})
+        counts = await call.read(CountsJson, {"queue": _queue(fields)})
         number = counts["in_flight"] + counts["retrying"]
         text = f"Makes {plural(number, 'message')} of {_name(fields)} visible at once"
     else:
@@ -115,7 +118,7 @@ async def _effect_of_sweep(call: PageCall, fields: Fields) -> Effect:
         return Effect(f"{_name(fields)} has no dead-letter policy, so nothing is moved.")
     return Effect(
         f"Moves visible messages of {_name(fields)} that were received "
-        f"{plural(queue['max_receives'], 'time')} or more to {show_name(target)}: at most "
+        f"{plural(queue['max_receives'] or 0, 'time')} or more to {show_name(target)}: at most "
         f"{_SWEPT} of {plural(queue['visible_messages'], 'visible message')}.",
         name_to_type=_queue(fields),
     )
@@ -124,7 +127,7 @@ async def _effect_of_sweep(call: PageCall, fields: Fields) -> Effect:
 async def _effect_of_expiry_sweep(call: PageCall, fields: Fields) -> Effect:
     queue = await _read(call, fields)
     is_kept = queue["expired"] == "dead-letter" and queue["dead_letter_queue"] is not None
-    end = f"moved to {show_name(queue['dead_letter_queue'])}" if is_kept else "removed"
+    end = f"moved to {show_name(queue['dead_letter_queue'] or '')}" if is_kept else "removed"
     return Effect(
         f"Expired messages of {_name(fields)} are {end}: at most {_SWEPT} of "
         f"{plural(queue['visible_messages'], 'visible message')}.",
@@ -147,7 +150,7 @@ async def _effect_of_policy(call: PageCall, fields: Fields) -> Effect:
     now = queue["dead_letter_queue"]
     text = "It has no policy now."
     if now is not None:
-        text = f"Now it is {show_name(now)}, after {plural(queue['max_receives'], 'receive')}."
+        text = f"Now it is {show_name(now)}, after {plural(queue['max_receives'] or 0, 'receive')}."
     return Effect(
         "A receive, pop or recover of this library moves a message that was received too often, "
         f"instead of delivering it. {text}",
@@ -173,7 +176,7 @@ async def _effect_of_limits(call: PageCall, fields: Fields) -> Effect:
         "removed.",
         ("Node and PHP ignore them, and what they receive does not count.",),
         inputs=tuple(
-            replace(each, value=str(queue[each.name] or ""))
+            replace(each, value=str(queue.get(each.name) or ""))
             for each in attribute_inputs(LIMIT, with_values=False)
         ),
     )

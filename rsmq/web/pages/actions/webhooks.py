@@ -21,6 +21,8 @@ from rsmq.web.pages.actions.form import (
 from rsmq.web.pages.formats import plural, show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
+from rsmq.web.routes.forms import QueueJson
+from rsmq.web.routes.subscribers import TargetsJson
 
 _PATH = "/queues/{queue}/subscribers/{subscriber}"
 
@@ -38,7 +40,7 @@ def _back(links: Links, _: Fields) -> str:
 
 
 async def _targets(call: PageCall, fields: Fields) -> str:
-    listed = await call.read("/webhooks")
+    listed = await call.read(TargetsJson)
     queue, url = one(fields, "queue"), one(fields, "url")
     chosen = [
         each for each in listed["webhooks"] if each["queue"] == queue and url in {"", each["url"]}
@@ -58,7 +60,7 @@ async def _effect_of_removal(call: PageCall, fields: Fields) -> Effect:
     names = {"queue": one(fields, "queue"), "subscriber": one(fields, "subscriber")}
     subscriber = await call.read(_PATH, names)
     try:
-        own = await call.read("/queues/{queue}", {"queue": subscriber["own_queue"]})
+        own = await call.read(QueueJson, {"queue": subscriber["own_queue"]})
         number = own["messages"]
     except QueueNotFound:
         number = 0

@@ -18,6 +18,9 @@ from rsmq.vocabulary.sends import SCHEDULE, ValueKind
 from rsmq.web.pages.formats import show_duration, show_number
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import Figure, counted
+from rsmq.web.routes.delayed import DelayedJson, HiddenQueueJson, NextMessageJson
+from rsmq.web.routes.forms import QueueJson
+from rsmq.web.routes.undo import DeletionsJson, ListedDeletionJson
 from rsmq.web.table import Scope
 
 _LIMIT = 25
@@ -44,24 +47,36 @@ class ScheduleRow:
     failure: str | None
 
 
-async def _show(call: PageCall) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class DelayedPage:
+    """The messages that wait, by queue and in their order, and the schedules."""
+
+    queues: list[HiddenQueueJson]
+    messages: list[NextMessageJson]
+    others: int
+    schedules: list[ScheduleRow]
+    is_late: bool
+    figures: list[Figure]
+
+
+async def _show(call: PageCall) -> DelayedPage:
     """Show the list: one command for each 150 queues, and at most seven more."""
     waiting, listed = await asyncio.gather(
-        call.read("/delayed", limit=_LIMIT), call.read("/schedules")
+        call.read(DelayedJson, limit=_LIMIT), call.read("/schedules")
     )
     queues = waiting["queues"]
     schedules = [_row_of(each) for each in listed["schedules"]]
-    return {
-        "queues": [each for each in queues if each["delayed"] or each["retrying"]],
-        "messages": waiting["messages"],
-        "others": waiting["others"],
-        "schedules": schedules,
-        "is_late": any(each.state == "late" for each in schedules),
-        "figures": _figures(queues, waiting["messages"], schedules),
-    }
+    return DelayedPage(
+        [each for each in queues if each["delayed"] or each["retrying"]],
+        waiting["messages"], waiting["others"], schedules,
+        is_late=any(each.state == "late" for each in schedules),
+        figures=_figures(queues, waiting["messages"], schedules),
+    )  # fmt: skip
 
 
-def _figures(queues: list[Any], messages: list[Any], schedules: list[ScheduleRow]) -> list[Figure]:
+def _figures(
+    queues: list[HiddenQueueJson], messages: list[NextMessageJson], schedules: list[ScheduleRow]
+) -> list[Figure]:
     about = "\u2248 " if any(each["margin"] for each in queues) else ""
     first = messages[0]["visible_at_ms"] / 1000 - time.time() if messages else None
     due = [each.next_ms for each in schedules if each.next_ms is not None]
@@ -117,7 +132,29 @@ def _when(schedule: Mapping[str, Any]) -> str:
     return "" if schedule["every"] is None else f"every {show_duration(schedule['every'])}"
 
 
-async def _show_one(call: PageCall) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class SchedulePage:
+    """
+    A schedule.
+
+    Attributes:
+        facts: titles and values of its settings.
+        remedy: the deletion of its queue; an empty record if there is none, and None if the queue
+            exists.
+    """
+
+    schedule: Mapping[str, Any]
+    row: ScheduleRow
+    facts: list[tuple[str, str]]
+    body: str | None
+    is_binary: bool
+    upcoming: list[float | None]
+    sent_ms: float | None
+    failed_ms: float | None
+    remedy: Mapping[str, Any] | None
+
+
+async def _show_one(call: PageCall) -> SchedulePage:
     schedule = await call.read("/schedules/{schedule}", call.names)
     facts = [
         ("missed times", _MISSED.get(schedule["missed"], "")),
@@ -128,17 +165,13 @@ async def _show_one(call: PageCall) -> Mapping[str, Any]:
         ("version", str(schedule["version"])),
     ]
     body = schedule.get("body")
-    return {
-        "schedule": schedule,
-        "row": _row_of(schedule),
-        "facts": facts,
-        "body": body,
-        "is_binary": body is None and schedule.get("body_base64") is not None,
-        "upcoming": [_ms(each) for each in schedule["upcoming"]],
-        "sent_ms": _ms(schedule["last_sent_at"]),
-        "failed_ms": _ms(schedule["failed_at"]),
-        "remedy": await _find_remedy(call, schedule) if schedule["failure"] else None,
-    }
+    return SchedulePage(
+        schedule, _row_of(schedule), facts, body,
+        is_binary=body is None and schedule.get("body_base64") is not None,
+        upcoming=list(map(_ms, schedule["upcoming"])), sent_ms=_ms(schedule["last_sent_at"]),
+        failed_ms=_ms(schedule["failed_at"]),
+        remedy=await _find_remedy(call, schedule) if schedule["failure"] else None,
+    )  # fmt: skip
 
 
 async def _find_remedy(call: PageCall, schedule: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -147,16 +180,15 @@ async def _find_remedy(call: PageCall, schedule: Mapping[str, Any]) -> Mapping[s
     if queue is None:
         return None
     try:
-        await call.read("/queues/{queue}", {"queue": queue})
+        await call.read(QueueJson, {"queue": queue})
     except QueueNotFound:
-        deletions = (await call.read("/undo"))["deletions"]
-        return next(
-            (each for each in deletions if each["queue"] == queue and _is_undoable(each)), {}
-        )
+        deletions = (await call.read(DeletionsJson))["deletions"]
+        found = (each for each in deletions if each["queue"] == queue and _is_undoable(each))
+        return next(({**each} for each in found), {})
     return None
 
 
-def _is_undoable(deletion: Mapping[str, Any]) -> bool:
+def _is_undoable(deletion: ListedDeletionJson) -> bool:
     return bool(deletion["may_undo"] and deletion["kind"] == DeletionKind.DELETE_QUEUE)
 
 

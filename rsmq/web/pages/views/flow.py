@@ -13,6 +13,7 @@ from rsmq.errors import QueueNotFound
 from rsmq.jobs.flows.status import FlowState
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import StateTab, state_tabs
+from rsmq.web.routes.explanations import MessageWhyJson
 from rsmq.web.routes.flows import FlowJson, FlowsJson, FlowWithNodesJson, NodeJson
 from rsmq.web.table import Scope
 
@@ -165,7 +166,7 @@ async def _explain(call: PageCall, nodes: Sequence[NodeJson]) -> list[WaitingNod
     for node in [each for each in nodes if each["state"] in _SENT][:_MAX_EXPLAINED]:
         names = {"queue": node["queue"], "id": node["id"] or ""}
         with suppress(QueueNotFound):
-            why = await call.read("/queues/{queue}/messages/{id}/why", names)
+            why = await call.read(MessageWhyJson, names)
             found.append(WaitingNode(node, why["cause"], why["sentence"]))
     return found
 
