@@ -208,6 +208,12 @@ def between(low: float, high: float) -> dict[str, Any]:
     return {"minimum": low, "maximum": high}
 
 
+def number_of(what: str, high: int, default: int, name: str = "limit") -> Field:
+    """Return the field for how many things a caller wants."""
+    text = f"{what}, 1 to {high:,}; {default:,} by default."
+    return Field(name, Shape.WHOLE, text, rule=between(1, high))
+
+
 def one_of(*values: str) -> dict[str, Any]:
     """Return the rule of a text."""
     return {"enum": list(values)}

@@ -11,7 +11,7 @@ from typing import Annotated, TypedDict
 from rsmq.errors import InvalidFormat, InvalidValue
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.audit import read_entries
-from rsmq.web.fields import Field, Shape, between
+from rsmq.web.fields import Field, Shape, number_of
 from rsmq.web.routes.forms import may
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
@@ -56,10 +56,7 @@ ROUTES = (
         "GET", "/audit", Scope.AUDIT, "Read who has changed or removed what, the last first.",
         _read_audit,
         query=(
-            Field(
-                "limit", Shape.WHOLE, "Entries, 1 to 1,000; 100 by default.",
-                rule=between(1, _MAX_ENTRIES),
-            ),
+            number_of("Entries", _MAX_ENTRIES, 100),
             Field("before", Shape.TEXT, "The id of an entry: only earlier ones."),
             Field("user", Shape.TEXT, "Only calls of this user."),
             Field("queue", Shape.TEXT, "Only calls on this queue."),

@@ -11,7 +11,7 @@ from rsmq.explain.alerts.facts import dead_letter_queues
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.bulk.manager import MAX_RATE, OperationRequest
 from rsmq.web.bulk.records import OperationKind
-from rsmq.web.fields import Field, Refused, Shape, between
+from rsmq.web.fields import Field, Refused, Shape, between, number_of
 from rsmq.web.routes.bulk import ANSWERS, BEFORE, SHOWN, begin, prefers_async, refuse_with
 from rsmq.web.routes.forms import QUEUE, QueueJson, choose, may, show_attributes
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
@@ -143,9 +143,7 @@ _POLICY = (
         rule=between(1, 1_000_000),
     ),
 )
-_MAX = Field(
-    "max", Shape.WHOLE, "Messages, 1 to 10,000; 1,000 by default.", rule=between(1, _MAX_MESSAGES)
-)
+_MAX = number_of("Messages", _MAX_MESSAGES, 1000, "max")
 
 ROUTES = (
     Route(

@@ -9,7 +9,7 @@ from typing import Annotated, TypedDict
 
 from rsmq.figures.facts import HIDDEN, NEXT, NextMessage
 from rsmq.figures.reading import ReadFacts, read_queues_in_steps
-from rsmq.web.fields import Field, Shape, between
+from rsmq.web.fields import number_of
 from rsmq.web.routes.forms import may, show_as, whole
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import check_whole_number
@@ -97,10 +97,7 @@ ROUTES = (
         "GET", "/delayed", Scope.STATS,
         "List the next delayed and retrying messages of all queues.", _list, ("list_queues",),
         query=(
-            Field(
-                "limit", Shape.WHOLE, "Messages, 1 to 500; 50 by default.",
-                rule=between(1, _MAX_LIMIT),
-            ),
+            number_of("Messages", _MAX_LIMIT, 50),
         ),
         result=DelayedJson,
     ),

@@ -20,7 +20,7 @@ from rsmq.search.failure_groups import FailureGroup
 from rsmq.search.redaction import Redaction
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.dead_letter_groups import read_groups
-from rsmq.web.fields import Field, Shape, between
+from rsmq.web.fields import Field, Shape, number_of
 from rsmq.web.routes.forms import (
     QUEUE,
     ReasonJson,
@@ -255,10 +255,7 @@ ROUTES = (
         "GET", "/queues/{queue}/dead-letters/groups", Scope.PEEK,
         "Read the dead letters of a queue in groups of the same cause.", _groups,
         query=(
-            Field(
-                "max", Shape.WHOLE, "Dead letters to look at, 1 to 10,000; 10,000 by default.",
-                rule=between(1, _MAX_GROUPED),
-            ),
+            number_of("Dead letters to look at", _MAX_GROUPED, _MAX_GROUPED, "max"),
             Field("cursor", Shape.TEXT, "The cursor of the page before."),
         ),
         result=GroupsJson,

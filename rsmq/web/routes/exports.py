@@ -7,7 +7,7 @@ from __future__ import annotations
 from rsmq.errors import InvalidFormat
 from rsmq.search.message_filter import SearchFilter, parse_filter
 from rsmq.web.export import csv_writer, export, write_json_line
-from rsmq.web.fields import Field, Shape, between, one_of
+from rsmq.web.fields import Field, Shape, number_of, one_of
 from rsmq.web.json_text import read_columns
 from rsmq.web.routes.forms import QUEUE
 from rsmq.web.routes.message_list import STATE, check_state
@@ -55,10 +55,7 @@ ROUTES = (
                 "format", Shape.TEXT, "jsonl, as in the list, or csv; jsonl by default.",
                 rule=one_of(*_TYPES),
             ),
-            Field(
-                "max", Shape.WHOLE, "Messages, 1 to 100,000; 100,000 by default.",
-                rule=between(1, _MAX_MESSAGES),
-            ),
+            number_of("Messages", _MAX_MESSAGES, _MAX_MESSAGES, "max"),
             STATE,
             Field("filter", Shape.TEXT, "Only those that fit, such as json.country:DE rc>=3."),
             Field(

@@ -12,9 +12,9 @@ from rsmq.jobs.flows.asyncio_ import AsyncFlowHandle
 from rsmq.jobs.flows.operations import MAX_LISTED
 from rsmq.jobs.flows.status import FlowState, FlowStatus, NodeStatus
 from rsmq.search.redaction import Redaction
-from rsmq.web.fields import Field, Shape, between, one_of
+from rsmq.web.fields import Field, Shape, number_of, one_of
 from rsmq.web.routes.forms import may, show_as
-from rsmq.web.routes.receives import check_wait, while_admitted
+from rsmq.web.routes.receives import WAIT_FOR_END, check_wait, while_admitted
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 
@@ -123,10 +123,7 @@ ROUTES = (
                 "state", Shape.TEXT, "Only those in this state.",
                 rule=one_of(*(each.value for each in FlowState)),
             ),
-            Field(
-                "limit", Shape.WHOLE, "Flows, 1 to 1,000; 100 by default.",
-                rule=between(1, MAX_LISTED),
-            ),
+            number_of("Flows", MAX_LISTED, 100),
         ),
         result=FlowsJson,
     ),
@@ -134,11 +131,7 @@ ROUTES = (
         "GET", "/flows/{flow}", Scope.PEEK,
         "Read what has become of a flow of tasks and its nodes, and wait for its end.", _get,
         ("flow",),
-        query=(
-            Field(
-                "wait", Shape.NUMBER, "Seconds to wait for its end, 0 to 60.", rule=between(0, 60)
-            ),
-        ),
+        query=(WAIT_FOR_END,),
         result=FlowWithNodesJson,
     ),
     Route(

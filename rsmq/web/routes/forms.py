@@ -8,7 +8,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Annotated, Any, TypedDict, TypeVar, cast
@@ -184,11 +184,6 @@ def show_value(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     return value.isoformat() if isinstance(value, datetime) else value
-
-
-def show_fields(record: Any) -> dict[str, Any]:
-    """Return the fields of a record of the model as values of JSON."""
-    return {each.name: _show(each.name, getattr(record, each.name)) for each in fields(record)}
 
 
 def show_as(answer: type[R], record: object, **others: object) -> R:

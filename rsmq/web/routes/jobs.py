@@ -10,9 +10,9 @@ from rsmq.errors import ClientClosed, JobNotEnded
 from rsmq.jobs.asyncio_ import AsyncJobHandle, list_jobs
 from rsmq.jobs.status import JobState, JobStatus
 from rsmq.search.redaction import MARK
-from rsmq.web.fields import Field, Shape, between, one_of
+from rsmq.web.fields import Field, Shape, number_of, one_of
 from rsmq.web.routes.forms import QUEUE, may, show_as
-from rsmq.web.routes.receives import check_wait, while_admitted
+from rsmq.web.routes.receives import WAIT_FOR_END, check_wait, while_admitted
 from rsmq.web.search import run_paced
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
@@ -110,7 +110,6 @@ async def _cancel(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"result": result.value})
 
 
-_WAIT = Field("wait", Shape.NUMBER, "Seconds to wait for its end, 0 to 60.", rule=between(0, 60))
 ROUTES = (
     Route(
         "GET", "/queues/{queue}/jobs", Scope.PEEK,
@@ -121,17 +120,14 @@ ROUTES = (
                 "state", Shape.TEXT, "Only those in this state.",
                 rule=one_of(*(each.value for each in JobState)),
             ),
-            Field(
-                "limit", Shape.WHOLE, "Jobs, 1 to 10,000; 100 by default.",
-                rule=between(1, 10_000),
-            ),
+            number_of("Jobs", 10_000, 100),
         ),
         result=JobsJson,
     ),
     Route(
         "GET", "/queues/{queue}/jobs/{id}", Scope.PEEK,
         "Read what has become of a message, and wait for its result.", _get,
-        ("job", "wait_for_jobs"), query=(_WAIT,),
+        ("job", "wait_for_jobs"), query=(WAIT_FOR_END,),
         result=JobJson,
     ),
     Route(

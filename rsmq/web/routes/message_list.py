@@ -13,7 +13,7 @@ from rsmq.model import State, StoredMessage
 from rsmq.search.message_filter import SearchFilter, parse_filter
 from rsmq.search.operations import SearchCandidate, SearchPosition
 from rsmq.web.bodies import open_message
-from rsmq.web.fields import Field, Refused, Shape, between, one_of
+from rsmq.web.fields import Field, Refused, Shape, between, number_of, one_of
 from rsmq.web.routes.forms import (
     QUEUE,
     StoredJson,
@@ -188,10 +188,7 @@ ROUTES = (
                 "The position of the first one of the first page; -1 is the last message.",
                 rule=between(-_MAX_START, _MAX_START),
             ),
-            Field(
-                "limit", Shape.WHOLE, "Messages, 1 to 10,000; 10 by default.",
-                rule=between(1, MAX_BATCH),
-            ),
+            number_of("Messages", MAX_BATCH, 10),
             STATE,
             Field("filter", Shape.TEXT, "Only those that fit, such as json.country:DE rc>=3."),
             Field("cursor", Shape.TEXT, "The cursor of the page before."),

@@ -13,7 +13,7 @@ from rsmq.figures.facts import ACTIVITY, ATTRIBUTES, BACKLOG
 from rsmq.figures.reading import ReadFacts, read_queues_in_steps
 from rsmq.model import QueueAttributes
 from rsmq.web.client import Client
-from rsmq.web.fields import Field, Shape, between
+from rsmq.web.fields import Field, Shape, number_of
 from rsmq.web.routes.forms import QueueJson, bad_cursor, make_cursor, may, read_cursor, show_as
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.names import is_pattern
@@ -167,10 +167,7 @@ ROUTES = (
         ("list_queues",),
         query=(
             Field("cursor", Shape.TEXT, "The cursor of the page before."),
-            Field(
-                "limit", Shape.WHOLE, "Queues on a page, 1 to 1,000; 100 by default.",
-                rule=between(1, _MAX_LIMIT),
-            ),
+            number_of("Queues on a page", _MAX_LIMIT, 100),
             Field("sort", Shape.TEXT, f"One of {', '.join(_SORTS)}; with - before it in descending "
             "order. oldest is the queue whose first message has been visible the longest."),
             Field("activity", Shape.FLAG, "Whether each queue has an object activity."),

@@ -13,21 +13,23 @@ from rsmq.model import Message
 from rsmq.web.access.principals import unauthorized
 from rsmq.web.bodies import bodies_of, load_stored
 from rsmq.web.delivery import release, while_connected
-from rsmq.web.fields import SECONDS, Field, Refused, Shape, between
+from rsmq.web.fields import SECONDS, Field, Refused, Shape, between, number_of
 from rsmq.web.liveness import liveness_of
 from rsmq.web.routes.forms import QUEUE, ReceivedJson, show_message
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+from rsmq.wire.limits import MAX_BATCH
 
 _MAX_WAIT_SECONDS = 60
 
 T = TypeVar("T")
 
-WAIT = Field(
-    "wait",
-    Shape.NUMBER,
-    "Seconds to wait for the first message, 0 to 60.",
-    rule=between(0, _MAX_WAIT_SECONDS),
-)
+
+def _wait_for(what: str) -> Field:
+    text = f"Seconds to wait for {what}, 0 to {_MAX_WAIT_SECONDS}."
+    return Field("wait", Shape.NUMBER, text, rule=between(0, _MAX_WAIT_SECONDS))
+
+
+WAIT, WAIT_FOR_END = _wait_for("the first message"), _wait_for("its end")
 VT = Field(
     "vt",
     Shape.NUMBER,
@@ -35,7 +37,7 @@ VT = Field(
     rule=SECONDS,
 )
 _QUEUES = Field("queues", Shape.TEXTS, "The queues, in the order of their priority.", required=True)
-_MAX = Field("max", Shape.WHOLE, "Messages, 1 to 10,000; 1 by default.", rule=between(1, 10_000))
+_MAX = number_of("Messages", MAX_BATCH, 1, "max")
 _EXTEND_GROUPS = Field(
     "extend_groups",
     Shape.FLAG,
