@@ -72,9 +72,7 @@ class AlertTargetsJson(TypedDict):
     """The targets of alerts."""
 
     targets: Annotated[list[AlertTargetJson], "By their names."]
-    checked_ms: Annotated[
-        int | None, "When a server last looked for alerts, Unix ms; null if none has."
-    ]
+    checked_ms: Annotated[int | None, "When a server last looked for alerts, Unix ms."]
     open: Annotated[int, "The alerts whose begin was announced, and not their end."]
 
 

@@ -66,9 +66,7 @@ class StreamJson(TypedDict):
 class QueueWhyJson(WhyJson):
     """The reason why a queue is not drained."""
 
-    purge: Annotated[
-        DeletionJson | None, "Of an empty queue the last purge, if the caller may undo it; or null."
-    ]
+    purge: Annotated[DeletionJson | None, "Of an empty queue its last purge, if it can be undone."]
     streams: Annotated[list[StreamJson], "The streams that read it, also those that wait."]
 
 
@@ -102,9 +100,7 @@ class MessageWhyJson(WhyJson):
 
     attempts: Annotated[int, "Its receives that began an attempt."]
     max_attempts: Annotated[int | None, "After how many it is a dead letter; or null."]
-    has_own_limit: Annotated[
-        bool, "Whether max_attempts is of the message itself, and not of the policy of its queue."
-    ]
+    has_own_limit: Annotated[bool, "Whether max_attempts is of the message, not of the policy."]
     max_receives: Annotated[int | None, "The limit of the policy of its queue; or null."]
     messages_before: Annotated[int | None, "How many are in front of it in the queue."]
     expires_ms: Annotated[int | None, "Unix ms from which it is too old; or null."]

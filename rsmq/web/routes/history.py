@@ -39,10 +39,7 @@ class NamespaceHistoryJson(TypedDict):
     visible: Annotated[list[float | None], f"The most visible messages {_COLUMN}"]
     in_flight: Annotated[list[float | None], f"The most received and hidden messages {_COLUMN}"]
     delayed: Annotated[list[float | None], f"The most delayed messages {_COLUMN}"]
-    oldest_seconds: Annotated[
-        list[float | None],
-        f"The longest time that a message was visible without being received, {_COLUMN}",
-    ]
+    oldest_seconds: Annotated[list[float | None], f"The longest wait of a visible one {_COLUMN}"]
     gaps: Annotated[list[GapJson], "The sums of steps that were not recorded one by one."]
     total_sent: Annotated[int, "All messages that were sent, those of gaps included."]
     total_received: Annotated[int, "The same of receives."]

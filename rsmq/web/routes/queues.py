@@ -31,9 +31,7 @@ class CountsJson(TypedDict):
     held_back: Annotated[int, "Wait for others of their group or limit_key."]
     oldest_sent_ms: Annotated[int | None, "Unix ms when the oldest one was sent."]
     due_since_ms: Annotated[int | None, "Unix ms since when the next one is visible."]
-    is_estimate: Annotated[
-        bool, "Whether in_flight, delayed, retrying, held_back and oldest_sent_ms are estimates."
-    ]
+    is_estimate: Annotated[bool, "Whether all but visible and due_since_ms are estimates."]
     margin: Annotated[int, "By how much these differ at most, with 95 %."]
 
 

@@ -43,10 +43,7 @@ class WorkerJson(TypedDict):
     failed: Annotated[int, "How often a handler had failed."]
     slots: Annotated[int, "How many calls it can run at once; 0 if it does not say so."]
     running: Annotated[int, "Calls that ran."]
-    deaths: Annotated[
-        list[int],
-        "Unix ms of the last signs of life of those of its name that died before it.",
-    ]
+    deaths: Annotated[list[int], "Unix ms of the last signs of life of its predecessors."]
     paused: Annotated[bool, "Whether it was ordered to receive nothing."]
     calls: Annotated[dict[str, dict[str, int]], "By queue and task, the calls that ran."]
     stalled: Annotated[StalledJson | None, "Why an alive one can't call handlers."]
@@ -64,10 +61,7 @@ class HeldJson(TypedDict):
     queue: Annotated[str, "Its queue."]
     id: Annotated[str, "Its id."]
     receive_count: Annotated[int, "How often it was received."]
-    visible_at_ms: Annotated[
-        int | None,
-        "Unix ms from which it is visible; null if it was settled or received again since.",
-    ]
+    visible_at_ms: Annotated[int | None, "Unix ms; null if it was settled or received since."]
     is_hidden: Annotated[bool, "Whether that is in the future."]
 
 
