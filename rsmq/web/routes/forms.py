@@ -134,18 +134,20 @@ def show_stored(
     is_part = size > len(message.raw)
     is_cut = raw is not None and (is_part or (max_bytes is not None and len(raw) > max_bytes))
     shown = cut_body(raw, max_bytes) if raw is not None and is_cut else raw
-    return show_as(
-        StoredJson,
-        message,
-        **show_body(shown),
-        steps=show_steps(message.raw),
-        redacted=raw != message.raw,
-        truncated=is_cut,
+    body = cast("_BodyJson", show_body(shown))
+    # Not by show_as, which takes six times as long: a list or an export has thousands of messages.
+    return {
+        "queue": message.queue, "id": message.id, **body, "steps": show_steps(message.raw),
+        "redacted": raw != message.raw, "truncated": is_cut,
         # Not the bytes of what the reader does not see.
-        size=size if raw == message.raw else None if raw is None else len(raw),
-        last_error=redaction.failure(message.last_error),
-        reason=None if reason is None else show_as(ReasonJson, reason),
-    )
+        "size": size if raw == message.raw else None if raw is None else len(raw),
+        "receive_count": message.receive_count, "first_received_ms": message.first_received_ms,
+        "sent_ms": whole(message.sent_ms), "state": message.state,
+        "visible_at_ms": int(message.visible_at_ms),
+        "last_error": redaction.failure(message.last_error), "group": message.group,
+        "limit_key": message.limit_key, "max_running": message.max_running,
+        "reason": None if reason is None else show_as(ReasonJson, reason),
+    }  # fmt: skip
 
 
 def whole(ms: float | None) -> int | None:
@@ -173,8 +175,13 @@ async def raise_unchanged(call: ApiCall) -> None:
     raise await message_gone(call)
 
 
+_PLAIN = {str, int, float, bool, type(None)}
+
+
 def show_value(value: Any) -> Any:
     """Return a value of the model as one of JSON."""
+    if type(value) in _PLAIN:  # lists of 10,000 messages have these above all
+        return value
     if isinstance(value, Enum):
         return value.value
     if hasattr(value, "_asdict"):
