@@ -5,13 +5,15 @@ The entry of a worker in the registry: the ms until which it counts as alive, it
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 #: Seconds without a heartbeat until a worker counts as dead. Heartbeats come each second, and each
 #: three seconds while nothing changes.
 TTL = 5.0
+#: The cause if the call that blocks is of a queue that the reader may not see.
+_STALLED_BY_OTHERS = "A call that you may not see blocks it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,15 @@ class WorkerInfo:
     paused: bool = False
     calls: dict[str, dict[str, int]] = field(default_factory=dict)
     stalled: StalledHandlers | None = None
+
+    def restrict(self, may_see: Callable[[str], bool]) -> WorkerInfo:
+        """Return what a person may know of it who may not know what happens in all queues."""
+        stalled = self.stalled
+        if stalled is not None and not may_see(stalled.queue):
+            stalled = StalledHandlers(_STALLED_BY_OTHERS, stalled.since_ms)
+        queues = {name: number for name, number in self.queues.items() if may_see(name)}
+        calls = {name: tasks for name, tasks in self.calls.items() if may_see(name)}
+        return replace(self, queues=queues, calls=calls, stalled=stalled)
 
 
 def read_worker(now: int, name: str, entry: bytes) -> WorkerInfo | None:

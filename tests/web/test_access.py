@@ -21,6 +21,7 @@ from rsmq.web.access.users import Users, UsersFile, read_users
 from rsmq.web.fields import Refused
 from rsmq.web.routes import TABLE
 from rsmq.web.table import Scope
+from rsmq.worker.operations import Identity, register_worker
 from tests.web.asgi import Http
 
 _KEY = "a key of some length"
@@ -340,6 +341,27 @@ async def test_a_caller_sees_only_own_queues_in_lists_and_metrics(users, http, q
     rest = await http("GET", "/rest-rsmq/queues", headers=_bearer("stats"))
     assert rest.json == {"queues": ["own1"]}
     assert (await http("GET", "/rest-rsmq/queues/other", headers=_bearer("stats"))).status == 403
+
+
+async def test_of_a_worker_a_caller_sees_only_what_belongs_to_own_queues(users, http, queues):
+    for name in ("own", "other"):
+        await queues.create_queue(name)
+    stalled = {"cause": "The handler of other blocks", "since_ms": 1, "queue": "other", "id": "m"}
+    info = {
+        "queues": {"own": 1, "other": 2}, "slots": 1, "running": 1, "stalled": stalled,
+        "calls": {"own": {"mail": 1}, "other": {"pay": 2}},
+    }  # fmt: skip
+    worker = Identity(queues.namespace, "w", "token")
+    await queues.run(register_worker(worker, info, ttl=60, dead="token"))
+    http.headers = _bearer("stats")
+    [shown] = (await http("GET", "/workers")).json["workers"]
+    assert (shown["in_flight"], shown["calls"]) == ({"own": 1}, {"own": {"mail": 1}})
+    hidden = {"cause": "A call that you may not see blocks it", "queue": "", "id": ""}
+    assert shown["stalled"] == {**hidden, "since_ms": 1}
+    for path in ("/queues/own/why", "/alerts"):
+        reply = await http("GET", path)
+        assert b"blocked-worker" in reply.content
+        assert b"other" not in reply.content
 
 
 def test_a_caller_learns_and_changes_nothing_about_queues_of_others(run, tmp_path):

@@ -83,15 +83,16 @@ async def read_facts(
         of_queues, _read_record(queues)
     )
     now_ms, workers = parse_workers(*found)
-    shown = [each for each in workers if sees_all or any(map(may_see, each.queues))]
-    deaths = find_repeated_deaths(shown, now_ms) if read_removals is not None else []
+    if not sees_all:
+        workers = [each.restrict(may_see) for each in workers if any(map(may_see, each.queues))]
+    deaths = find_repeated_deaths(workers, now_ms) if read_removals is not None else []
     activities, groups = await _read_activities(queues, states.values(), now_ms)
     return AlertFacts(
         now_ms,
         states,
         activities,
-        shown,
-        await _read_held(queues, shown, may_see),
+        workers,
+        await _read_held(queues, workers, may_see),
         [each for _, each in parse_targets(stored[1]) if may_see(each.queue)],
         [
             each

@@ -10,6 +10,7 @@ from typing import Annotated, TypedDict
 from rsmq.explain import (
     Explanation,
     ObservedMessage,
+    ObservedQueue,
     explain_message,
     explain_queue,
     message_timeline,
@@ -140,7 +141,7 @@ class GroupsJson(TypedDict):
 
 async def _facts(call: ApiCall) -> ObservedMessage:
     facts = await observe_message(call.queues, call.names[QUEUE], call.names["id"])
-    return facts.shown_to(
+    return replace(facts, queue=_restrict_workers(call, facts.queue)).shown_to(
         call.redaction,
         lambda queue: may(call, Scope.PEEK, queue),
         lambda deletion: may(call, scope_of(deletion), deletion.queue),
@@ -170,6 +171,7 @@ async def _explain_queue(call: ApiCall) -> ApiAnswer[QueueWhyJson]:
     facts = await observe_queue(
         call.queues, call.names[QUEUE], sees_server=may(call, Scope.STATS, ALL_QUEUES)
     )
+    facts = _restrict_workers(call, facts)
     purge = facts.purge
     may_undo = purge is not None and may(call, scope_of(purge), purge.queue)
     if purge is not None and not may_undo:
@@ -180,6 +182,13 @@ async def _explain_queue(call: ApiCall) -> ApiAnswer[QueueWhyJson]:
     ]
     why = show_explanation(explain_queue(facts))
     return ApiAnswer({**why, "purge": shown, "streams": streams})
+
+
+def _restrict_workers(call: ApiCall, facts: ObservedQueue) -> ObservedQueue:
+    def may_see(queue: str) -> bool:
+        return may(call, Scope.STATS, queue)
+
+    return replace(facts, workers=tuple(each.restrict(may_see) for each in facts.workers))
 
 
 def show_explanation(explanation: Explanation) -> WhyJson:

@@ -102,10 +102,12 @@ class RunningCallsJson(TypedDict):
 
 
 def _show_worker(call: ApiCall, worker: WorkerInfo) -> WorkerJson:
-    in_flight = {name: each for name, each in worker.queues.items() if may(call, Scope.STATS, name)}
-    found = worker.stalled if in_flight and worker.alive else None
+    worker = worker.restrict(lambda name: may(call, Scope.STATS, name))
+    found = worker.stalled if worker.queues and worker.alive else None
     stalled = None if found is None else show_as(StalledJson, found)
-    return show_as(WorkerJson, worker, is_alive=worker.alive, in_flight=in_flight, stalled=stalled)
+    return show_as(
+        WorkerJson, worker, is_alive=worker.alive, in_flight=worker.queues, stalled=stalled
+    )
 
 
 async def _list_workers(call: ApiCall) -> ApiAnswer[WorkersJson]:
