@@ -34,7 +34,7 @@ TOPICS = (
     "control", "workers-in-any-language",
     "priorities",
     "handlers", "middleware", "processes", "application-servers", "webhooks", "subscribers",
-    "schedules", "http-api", "http-operations", "http-examples", "dashboard", "sqs",
+    "schedules", "http-api", "http-operations", "http-examples", "dashboard", "alerts", "sqs",
     "sqs-clients", "http-server",
     "why", "history", "undo", "guarantees", "waiting", "servers", "partitions",
     "durability", "chaos", "security", "headers", "bodies", "tracing", "types", "spark",
