@@ -96,7 +96,7 @@ async def _fill(url):
         await queues.run(send_flow(queues.namespace, plan, realtime=False))
         return {
             "queue": name, "id": ids[0], "schedule": "s", "worker": "w", "subscriber": "s",
-            "operation": operation.id, "flow": flow,
+            "operation": operation.id, "flow": flow, "target": "t", "kind": "paused",
         }  # fmt: skip
 
 
