@@ -42,7 +42,6 @@ NOT_RUN = {
     ): "needs a cluster; tests/workers/processes/test_several_namespaces.py runs the same",
     ("http-examples.md", "triggers:"): "is for KEDA",
     ("http-examples.md", "upstream rsmq { server 127.0.0.1:8080; keepalive 16; }"): "is for nginx",
-    ("http-examples.md", "[Service]"): "is for systemd",
     ("sqs-clients.md", "triggers:"): "is for KEDA",
     ("bodies.md", "from obstore.store import S3Store"): "needs S3; test_stored_page.py runs it",
     ("bodies.md", "rsmq sweep-bodies --codec app:codec"): "tests/cli/test_sweep_bodies.py runs it",
