@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 import time
 
 import pytest
@@ -15,6 +12,7 @@ from rsmq import RSMQ
 from rsmq.jobs import ReportedProgress
 from tests.scale import scaled
 from tests.workers.polling import wait_until
+from tests.workers.processes.forks import start_command
 
 pytestmark = pytest.mark.slow
 
@@ -25,12 +23,8 @@ BATCH = 200
 
 
 def start(server, ns):
-    program = "from rsmq.cli import run_worker; run_worker()"
-    return subprocess.Popen(
-        [sys.executable, "-c", program, "tests.jobs.app:worker"],
-        env={**os.environ, "JOBS_URL": server.url, "JOBS_NS": ns},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    environment = {"JOBS_URL": server.url, "JOBS_NS": ns}
+    return start_command("worker", "tests.jobs.app:worker", environment=environment)
 
 
 def run_with_kills(server, ns, raw, rsmq, ids):

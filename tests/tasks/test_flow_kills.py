@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -16,6 +14,7 @@ from tests.schedules.conftest import wait_until
 from tests.servers import Server, redis_7
 from tests.tasks.flow_kills_app import QUEUES, declare
 from tests.tasks.test_flow_model import Model
+from tests.workers.processes.forks import start_command
 
 pytestmark = pytest.mark.slow
 
@@ -55,16 +54,10 @@ def make_flow(tasks, calls, chance, number):
 @pytest.fixture
 def start(server):
     """A function that starts a worker."""
-    environment = {**os.environ, "TASKS_URL": server.url, "TASKS_NS": NS}
-
-    def start(*arguments):
-        command = [
-            sys.executable, "-m", "rsmq.cli.commands.worker", "tests.tasks.flow_kills_app:tasks",
-            *arguments,
-        ]  # fmt: skip
-        return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-
-    return start
+    environment = {"TASKS_URL": server.url, "TASKS_NS": NS}
+    return partial(
+        start_command, "worker", "tests.tasks.flow_kills_app:tasks", environment=environment
+    )
 
 
 def run_with_kills(server, start, chance, flows, kills, redis_kills):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 import time
 
 import pytest
@@ -15,6 +12,7 @@ from rsmq.tasks import RESULT, Tasks
 from tests.scale import WAIT_SECONDS, scaled
 from tests.schedules.conftest import wait_until
 from tests.tasks.kills_app import NAMES, QUEUES, declare
+from tests.workers.processes.forks import start_command
 
 pytestmark = pytest.mark.slow
 
@@ -24,11 +22,10 @@ APP = "tests.tasks.kills_app"
 
 
 def test_each_next_task_is_sent_once_through_kills(server, ns):
-    environment = {**os.environ, "TASKS_URL": server.url, "TASKS_NS": ns}
+    environment = {"TASKS_URL": server.url, "TASKS_NS": ns}
 
     def start(*arguments):
-        command = [sys.executable, "-m", "rsmq.cli.commands.worker", f"{APP}:workers", *arguments]
-        return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+        return start_command("worker", f"{APP}:workers", *arguments, environment=environment)
 
     chance = random.Random(38)
     with Tasks.from_url(server.url, ns=ns) as tasks:

@@ -1,5 +1,5 @@
 """
-Processes that are forked from one that has imported the program of ``program.py``.
+Processes that are forked from one that has imported the program of ``program.py``, or ``rsmq``.
 
 A start of Python with the imports takes 0.3 s of processor time, ten times as long as a fork. The
 soak starts each process anew, and so do runs that measure coverage or delay calls to Redis.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
+import importlib
 import json
 import os
 import queue
@@ -27,6 +28,8 @@ ROOT = Path(__file__).parents[3]
 #: The variables of runs that change each process when it starts.
 _ANEW = "COVERAGE_PROCESS", "RSMQ_TEST_DELAYS"
 _MAX_REQUEST_BYTES = 100_000
+_PROGRAM = "tests.workers.processes.program"
+_COMMANDS = "tests.workers.processes.commands"
 
 
 def start_program(settings, errors, *, is_anew=False):
@@ -38,13 +41,30 @@ def start_program(settings, errors, *, is_anew=False):
         errors: the open file of its standard error.
         is_anew: whether this process has to be its parent.
     """
+    return _start(_PROGRAM, settings, errors, is_anew=is_anew)
+
+
+def start_command(*arguments, environment=None):
+    """
+    Start the program ``rsmq``, whose output is discarded, as ``start_program`` does.
+
+    Args:
+        arguments: its arguments, each as text.
+        environment: the variables that it has beside those of this process.
+    """
+    settings = json.dumps([arguments, {**os.environ, **(environment or {})}])
+    with Path(os.devnull).open("wb") as nowhere:
+        return _start(_COMMANDS, settings, nowhere)
+
+
+def _start(module, settings, errors, *, is_anew=False):
     is_anew |= SOAK or sys.platform != "linux"
     if is_anew or any(each.startswith(_ANEW) for each in os.environ):
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.workers.processes.program", settings],
+            [sys.executable, "-m", module, settings],
             cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=errors,
         )  # fmt: skip
-    return _forks().start(settings, errors)
+    return _forks(module).start(settings, errors)
 
 
 class ForkedProcess:
@@ -77,11 +97,11 @@ class ForkedProcess:
 class Forks:
     """The process that forks, which ends with this one."""
 
-    def __init__(self):
+    def __init__(self, module):
         self._socket, its_socket = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with its_socket:
             self._server = subprocess.Popen(
-                [sys.executable, "-m", __name__], stdin=its_socket, cwd=ROOT,
+                [sys.executable, "-m", __name__, module], stdin=its_socket, cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
             )  # fmt: skip
         self._lock = threading.Lock()
@@ -157,8 +177,7 @@ def _serve(requests):
 
 
 if __name__ == "__main__":
-    from tests.workers.processes import program
-
+    program = importlib.import_module(sys.argv[1])
     settings = _serve(socket.socket(fileno=0))
     if settings is not None:
         sys.argv = [program.__file__, settings]
