@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
-import sys
 import time
 
 from rsmq.schedules.operations import read_schedules
 from rsmq.schedules.ticks import to_ms
 from tests.scale import scaled
+from tests.workers.processes.forks import start_command
 
 PROCESSES = scaled(4, 16)
 SCHEDULES = scaled(3, 10)
@@ -36,10 +35,7 @@ class Crowd:
         self._suspended = []
 
     def _start(self):
-        command = [sys.executable, "-c", "from rsmq.cli import main; main()", "scheduler"]
-        return subprocess.Popen(
-            [*command, *self._place], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        return start_command("scheduler", *self._place)
 
     def disturb(self):
         """Kill a process and start another, or suspend one, or let one continue."""
