@@ -258,6 +258,21 @@ async def test_a_webhook_is_signed_and_is_not_sent_without_its_secret(place, rec
     assert SECRET not in json.dumps(await place.fields())
 
 
+async def test_no_other_variable_than_a_routing_key_is_sent(place, receiver, monkeypatch):
+    monkeypatch.setenv("RSMQ_PASSWORD", "s3cret")
+    monkeypatch.setenv("PAGERDUTY_KEY", "r0uting")
+    await place.add_target(receiver, "ops", "pagerduty", "PAGERDUTY_KEY")
+    target = {**(await place.fields())["target:ops"], "secret_env": "RSMQ_PASSWORD"}
+    stored = "target:ops", json.dumps(target)
+    await place.queues.run(plain_command("HSET", place.namespace.alerts, *stored))
+    await place.begin("orders")
+    await place.step()
+    assert receiver.requests == []
+    status = (await place.fields())["status:ops"]
+    assert "PAGERDUTY_" in status["answer"]
+    assert "s3cret" not in json.dumps(await place.fields())
+
+
 async def test_slack_and_pagerduty_get_their_formats(place, make_receiver, monkeypatch):
     slack, pagerduty = make_receiver(), make_receiver()
     monkeypatch.setenv("PAGERDUTY_KEY", "r0uting")

@@ -28,6 +28,8 @@ FORMATS: Mapping[str, str | None] = {
     "slack": None,
     "pagerduty": "https://events.pagerduty.com/v2/enqueue",
 }
+#: The beginning of the names of variables whose values may be sent to a target.
+ROUTING_KEY_PREFIX = "PAGERDUTY_"
 #: The kind of a silence of all alerts, and of the alert that counts those beyond the limit.
 ALL, MORE = "all", "more"
 #: The field of the step: its begin, Unix ms, and the server that has it.
@@ -313,14 +315,7 @@ def make_target(url: str | None, format: str, secret_env: str | None, now_ms: in
         raise InvalidFormat(
             "format", value=show(format), hint=f"It is one of {', '.join(FORMATS)}."
         )
-    if secret_env is not None:
-        check_variable(secret_env)
-    elif format == "pagerduty":
-        raise MissingParameter(
-            "secret_env",
-            hint="It is the name of an environment variable of the servers that has the routing "
-            "key of an integration with the Events API v2.",
-        )
+    check_secret_env(format, secret_env)
     if format == "slack" and secret_env is not None:
         raise InvalidFormat(
             "secret_env", value=secret_env, hint="Slack's secret is in its URL. Leave it out."
@@ -328,6 +323,34 @@ def make_target(url: str | None, format: str, secret_env: str | None, now_ms: in
     url = url or FORMATS[format]
     _parse_url(url, ANY_ADDRESS, allow_http=True)
     return AlertTarget(str(url), format, secret_env, now_ms)
+
+
+def check_secret_env(format: str, name: str | None) -> None:
+    """
+    Check the name of an environment variable with the secret of a target.
+
+    That of PagerDuty is sent to the URL of the target, so it has a prefix: who may add a target
+    must not read other secrets of the servers.
+
+    Raises:
+        MissingParameter: there is no variable with PagerDuty's routing key.
+        InvalidFormat: it is not the name of a variable for this format.
+    """
+    if name is not None:
+        check_variable(name)
+    elif format == "pagerduty":
+        raise MissingParameter(
+            "secret_env",
+            hint="It is the name of an environment variable of the servers that has the routing "
+            "key of an integration with the Events API v2.",
+        )
+    if format == "pagerduty" and not str(name).startswith(ROUTING_KEY_PREFIX):
+        raise InvalidFormat(
+            "secret_env",
+            value="(not shown)",
+            hint=f"The name of a variable with a routing key begins with {ROUTING_KEY_PREFIX}, "
+            "because its value is sent to the target.",
+        )
 
 
 def make_silence(by: str, why: str, seconds: object, now_ms: int) -> Silence:

@@ -36,6 +36,7 @@ from rsmq.explain.alerts.record import (
     AlertTarget,
     Change,
     TargetStatus,
+    check_secret_env,
     encode,
 )
 from rsmq.explain.alerts.record_operations import TEST, change_record, read_record
@@ -290,9 +291,11 @@ def _read_secret(target: AlertTarget) -> str:
     Return the secret of a target; empty if it has none.
 
     Raises:
-        InvalidFormat: the environment variable is not set.
+        MissingParameter, InvalidFormat: the environment variable is not set, or is not one for
+            this format: others than this library may have stored its name.
     """
     name = target.secret_env
+    check_secret_env(target.format, name)
     secret = "" if name is None else os.environ.get(name, "").strip()
     if name is not None and not secret:
         raise InvalidFormat(
