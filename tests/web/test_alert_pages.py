@@ -53,6 +53,7 @@ async def test_a_target_is_added_changed_listed_tested_and_removed(http, place):
         ("a", {"url": "https://u:s3cret@example.org/s3cret"}, "a user or a password"),
         ("a", {"url": _URL, "format": "mail"}, "webhook, slack, pagerduty"),
         ("a", {"format": "pagerduty"}, "routing key"),
+        ("a", {"format": "pagerduty", "secret_env": "REDIS_s3cret"}, "begins with PAGERDUTY_"),
         ("a", {"url": _URL, "format": "slack", "secret_env": "A"}, "in its URL"),
         ("a", {"url": _URL, "secret_env": "whsec_s3cret"}, "and not the secret"),
     ],
@@ -76,6 +77,35 @@ async def test_the_number_of_targets_and_of_silences_is_bounded(http, place):
         await http("PUT", "/alert-silences/paused", {"subject": f"q{at}", **words})
     assert (await http("PUT", "/alert-silences/all", words)).status == 422
     assert len(await place.fields("silence:")) == 100
+
+
+async def test_silences_that_have_ended_do_not_stay_without_targets(http, place):
+    for at in range(3):
+        words = {"subject": f"q{at}", "seconds": 1, "why": "x"}
+        assert (await http("PUT", "/alert-silences/paused", words)).status == 201
+        await place.pass_time(2)
+    assert list(await place.fields()) == ["silence:paused:q2"]
+
+
+@pytest.mark.parametrize("subject", ["q" * 1025, "\ud800"])
+async def test_a_subject_that_no_alert_can_have_is_refused(http, place, subject):
+    words = {"subject": subject, "seconds": 1, "why": "x"}
+    refused = await http("PUT", "/alert-silences/paused", words)
+    assert (refused.status, "1,024 characters" in json.dumps(refused.json)) == (422, True)
+    assert await place.fields() == {}
+    words["subject"] = "é" * 1024
+    assert (await http("PUT", "/alert-silences/dead-worker", words)).status == 201
+
+
+async def test_a_target_has_one_test_that_waits(http, place):
+    await http("PUT", "/alert-targets/ops", {"url": _URL})
+    await http("PUT", "/alert-targets/other", {"url": _URL})
+    for _ in range(3):
+        assert (await http("POST", "/alert-targets/ops:test", {})).status == 202
+        await place.pass_time(1)
+    assert (await http("POST", "/alert-targets/other:test", {})).status == 202
+    waiting = [each["target"] for each in (await place.fields("message:")).values()]
+    assert sorted(waiting) == ["ops", "ops", "other", "other"]
 
 
 async def test_a_silence_has_who_why_and_its_end_and_is_recorded(http, place):

@@ -19,9 +19,10 @@ from rsmq.push.subscriber import check_variable
 from rsmq.webhooks.addresses import ANY_ADDRESS, AddressRules
 from rsmq.webhooks.targets import Target, parse_target, redact_url
 from rsmq.wire.limits import MAX_SECONDS, check_label, check_whole_number
-from rsmq.wire.names import decode_name, encode_name
+from rsmq.wire.names import decode_name, encode_name, is_encodable
 
 MAX_TARGETS, MAX_SILENCES = 20, 100
+MAX_SUBJECT_CHARACTERS = 1024
 #: The formats of messages, each with the URL of a target without one.
 FORMATS: Mapping[str, str | None] = {
     "webhook": None,
@@ -379,6 +380,23 @@ def check_kind(kind: str) -> str:
             "kind", value=show(kind), hint=f"It is {ALL}, or one of {', '.join(sorted(_KINDS))}."
         )
     return kind
+
+
+def check_subject(subject: str) -> str:
+    """
+    Return the subject of a silence, if an alert can have it.
+
+    Raises:
+        InvalidFormat: it is too long, or can't be encoded.
+    """
+    if len(subject) > MAX_SUBJECT_CHARACTERS or not is_encodable(subject):
+        raise InvalidFormat(
+            "subject",
+            value=show(subject),
+            hint=f"It is that of an alert: a text of at most {MAX_SUBJECT_CHARACTERS:,} "
+            "characters.",
+        )
+    return subject
 
 
 def _hide_path(url: str) -> str:

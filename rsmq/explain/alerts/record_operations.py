@@ -18,6 +18,7 @@ from rsmq.explain.alerts.record import (
     Change,
     OpenAlert,
     check_kind,
+    check_subject,
     check_target_name,
     encode_change,
     make_silence,
@@ -125,7 +126,8 @@ def test_target_in_steps(namespace: Namespace, name: str) -> Steps[bool]:
     """
     Let the servers send a test alert to a target, its begin and its end.
 
-    They try it once, within a step. Return whether there is such a target.
+    They try it once, within a step. It replaces one that waits. Return whether there is such a
+    target.
     """
 
     def find(record: AlertRecord) -> Sequence[Change]:
@@ -136,6 +138,12 @@ def test_target_in_steps(namespace: Namespace, name: str) -> Steps[bool]:
         alert = OpenAlert(TEST, "note", name, text, "Nothing is wrong.", None, now, now)
         status = record.statuses.get(name)
         return [
+            # One test waits at most, also if no server sends.
+            *(
+                record.change(f"message:{id}", None)
+                for id, each in record.messages.items()
+                if (each.target, each.alert.kind, each.claimed_ms) == (name, TEST, 0)
+            ),
             # Also during a pause after failures.
             record.change(f"status:{name}", status and replace(status, until_ms=0)),
             *(
@@ -160,15 +168,19 @@ def silence_in_steps(
         silence: by whom, why, and for how many seconds.
 
     Raises:
-        The errors of ``check_kind`` and ``make_silence``.
+        The errors of ``check_kind``, ``check_subject`` and ``make_silence``.
         InvalidValue: the namespace has 100 silences already.
     """
-    name = silence_name(check_kind(kind), subject)
+    name = silence_name(check_kind(kind), check_subject(subject))
 
     def find(record: AlertRecord) -> Sequence[Change]:
-        lasting = {each for each, of in record.silences.items() if of.until_ms > record.now_ms}
-        _check_room("silences", MAX_SILENCES, len(lasting | {name}))
-        return [record.change(f"silence:{name}", make_silence(*silence, record.now_ms))]
+        ended = [each for each, of in record.silences.items() if of.until_ms <= record.now_ms]
+        _check_room("silences", MAX_SILENCES, len({*record.silences, name}.difference(ended)))
+        return [
+            # Without targets, no server removes them.
+            *(record.change(f"silence:{each}", None) for each in ended if each != name),
+            record.change(f"silence:{name}", make_silence(*silence, record.now_ms)),
+        ]
 
     before, _ = yield from _change_in_steps(namespace, find)
     return show_silence(name, make_silence(*silence, before.now_ms))
@@ -178,7 +190,7 @@ def end_silence_in_steps(
     namespace: Namespace, kind: str, subject: str
 ) -> Steps[dict[str, Any] | None]:
     """Remove a silence, and return it; None if there is none."""
-    name = silence_name(check_kind(kind), subject)
+    name = silence_name(check_kind(kind), check_subject(subject))
 
     def find(record: AlertRecord) -> Sequence[Change]:
         is_there = name in record.silences
