@@ -355,7 +355,7 @@ def test_tail_on_a_terminal_is_one_line_per_message(processes, rsmq, q):
 
 
 def test_tail_continues_after_a_restart_of_redis(processes, rsmq):
-    server = Server(redis_7())
+    server = Server(redis_7(), "--appendonly", "yes", "--appendfsync", "always")
     processes.environment["RSMQ_URL"] = server.url
     try:
         with RSMQ.from_url(server.url, ns=rsmq.namespace.name) as second_client:
@@ -366,7 +366,6 @@ def test_tail_continues_after_a_restart_of_redis(processes, rsmq):
             server.kill()
             assert b"Connection refused" in process.stderr.readline()
             server.start()
-            second_client.create_queue("q", exist_ok=True)
             second_client.send_message("q", "second")
             assert process.stdout.readline().endswith(b"second\n")
     finally:

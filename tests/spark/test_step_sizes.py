@@ -15,8 +15,8 @@ from tests.spark.conftest import columns
 MESSAGES = 20_000
 #: Three fields of each of 2,000 messages.
 MOST_ELEMENTS = 3 * 2000
-#: These return a complete set of names, or of parts: as many as there are queues or tasks.
-SMALL_KEYS = (":leases", ":staged", ":QUEUES", "QUEUES")
+#: These return a complete set of names, or of parts: as many as there are queues, tasks or streams.
+SMALL_KEYS = (":leases", ":staged", ":streams", ":QUEUES", "QUEUES")
 
 SCANS = {"SCAN", "SSCAN", "HSCAN", "ZSCAN"}
 WHOLE = {"KEYS", "HGETALL", "HKEYS", "HVALS", "SMEMBERS", "SORT"}
