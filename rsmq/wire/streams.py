@@ -45,8 +45,9 @@ def parse_streams(entries: Mapping[bytes, bytes], now_ms: int) -> dict[str, Stre
     for query, entry in entries.items():
         try:
             seen_ms, name, received = json.loads(entry)
-            stream = StreamInfo(str(name), int(seen_ms), dict(received))
-        except (ValueError, TypeError):
+            counts = {queue: int(count) for queue, count in received.items()}
+            stream = StreamInfo(str(name), int(seen_ms), counts)
+        except (ValueError, TypeError, AttributeError, OverflowError):
             continue
         if now_ms - stream.seen_ms < ALIVE_MS:
             found[decode_name(query)] = stream

@@ -21,6 +21,7 @@ from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import check_maxsize, check_seconds, to_milliseconds, utf16_length
 from rsmq.wire.names import decode_name, decode_names, encode_name, encode_names
 from rsmq.wire.stored import parse_maxsize, parse_number, parse_seconds, parse_time
+from rsmq.wire.streams import StreamInfo, parse_streams
 from tests.expect import refused
 
 NAMES = st.text("abcXYZ019_-", min_size=1, max_size=160)
@@ -320,3 +321,21 @@ def test_the_times_of_many_ids_equal_those_of_single_ids(ids):
 )
 def test_reserved_ids_are_found_among_many(raws, expected):
     assert has_reserved_ids(raws) is expected
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b'[Infinity, "s", {"q": 1}]',
+        b'[900, "s", {"q": Infinity}]',
+        b'[900, "s", {"q": "many"}]',
+        b'[900, "s", {"q": null}]',
+        b'[900, "s", ["q"]]',
+        b'[900, "s", [["q", 1]]]',
+        b'{"ms": 900}',
+        b"\xff",
+    ],
+)
+def test_an_entry_of_a_stream_of_another_form_is_left_out(entry):
+    found = parse_streams({b"bad": entry, b"good": b'[900, "s", {"q": 2}]'}, 1000)
+    assert found == {"good": StreamInfo("s", 900, {"q": 2})}
