@@ -237,6 +237,19 @@ def test_a_former_primary_gets_no_call_when_it_returns(place, sentinels):
         sending.assert_stored_once(raw, place.ns)
 
 
+def test_an_idle_client_does_not_return_to_a_former_primary_that_starts_again(place, sentinels):
+    client = place.open_client()
+    client.create_queue("q")
+    client.send_message("q", "before")
+    old = sentinels.primary
+    kill_primary(sentinels)
+    old.start()  # as a primary, until the Sentinels reach it
+    id = client.send_message("q", "after")
+    with sentinels.raw() as raw:
+        assert bodies(raw, place.ns, "q")[id] == b"after"
+    assert script_calls(old) == 0
+
+
 def test_users_and_passwords_of_servers_and_sentinels(engine):
     group = SentinelGroup(installed_engine_path(engine), password="word", sentinel_password="other")
     group.start()

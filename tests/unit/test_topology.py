@@ -259,6 +259,27 @@ def test_a_primary_that_failed_is_not_asked_again_in_one_refresh():
         )
 
 
+def test_a_primary_that_was_replaced_is_not_used_while_its_successor_does_not_answer():
+    topology = sentinel()
+    answer(topology, {SENTINEL: [watches(A)], A: [b"master", 1, []]})
+
+    silent = redis_errors.ConnectionError()
+    with pytest.raises(redis_errors.ConnectionError):
+        answer(topology, {SENTINEL: [watches(B)], OTHER_SENTINEL: silent, B: silent})
+
+    assert topology.address_of(b"any") is None
+
+
+def test_a_primary_is_kept_while_no_sentinel_answers():
+    topology = sentinel()
+    answer(topology, {SENTINEL: [watches(A)], A: [b"master", 1, []]})
+
+    with pytest.raises(redis_errors.ConnectionError):
+        answer(topology, dict.fromkeys((SENTINEL, OTHER_SENTINEL), redis_errors.ConnectionError()))
+
+    assert topology.address_of(b"any") == A
+
+
 def test_a_user_without_the_right_for_role_is_enough():
     topology = sentinel()
 

@@ -8,6 +8,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 from redis.exceptions import AskError, ClusterDownError, NoPermissionError, RedisError
@@ -17,7 +18,7 @@ from rsmq.transport.asyncio_.multiplexed import retrieve_exception
 from rsmq.transport.failure_texts import add_tls_remark
 from rsmq.transport.topology.address import Address
 from rsmq.transport.topology.group import ServerGroup, ServerPool
-from rsmq.transport.topology.sentinel import is_primary, replica_error
+from rsmq.transport.topology.sentinel import is_primary, replaced_error, replica_error
 from rsmq.transport.topology.topology import Question, describe_seeds
 
 
@@ -99,12 +100,37 @@ class AsyncServerRouter(Generic[C]):
         if caller is None:
             options = self._group.server_options(address)
             if self._group.service is not None:
-                options["redis_connect_func"] = _require_primary(options.get("redis_connect_func"))
+                prepare = options.get("redis_connect_func")
+                options["redis_connect_func"] = self._require_primary(prepare, address)
             new = self._make_caller(ServerPool(self._group.connection_class, options))
             caller = self._callers.setdefault(address, new)  # atomic among threads
             if self._closed:  # while this call learned the address
                 raise ClientClosed
         return caller
+
+    def _require_primary(
+        self, prepare: Callable[[Any], Any] | None, address: Address
+    ) -> Callable[[Any], Awaitable[None]]:
+        """Return a function that prepares a new connection, and rejects it if it is not usable."""
+
+        async def connect(connection: Any) -> None:
+            if prepare is None:
+                await connection.on_connect()
+            else:
+                prepared = prepare(connection)
+                if inspect.isawaitable(prepared):
+                    await prepared
+            await connection.send_command("ROLE")
+            with suppress(NoPermissionError):
+                if not is_primary(await connection.read_response()):
+                    raise replica_error(address)
+            if self.topology.may_refresh(time.monotonic()):
+                with suppress(RedisError, OSError):
+                    await self._refresh_once()
+            if address not in self.topology.addresses():
+                raise replaced_error(address)
+
+        return connect
 
     async def _refresh_once(self) -> None:
         """Refresh; calls of the same event loop that need it too wait for the same refresh."""
@@ -164,26 +190,3 @@ class AsyncServerRouter(Generic[C]):
             return await connection.read_response()
         finally:
             await connection.disconnect(nowait=True)
-
-
-def _require_primary(
-    prepare: Callable[[Any], Any] | None,
-) -> Callable[[Any], Awaitable[None]]:
-    """Return a function that prepares a new connection, and rejects it if it is to a replica."""
-
-    async def connect(connection: Any) -> None:
-        if prepare is None:
-            await connection.on_connect()
-        else:
-            prepared = prepare(connection)
-            if inspect.isawaitable(prepared):
-                await prepared
-        await connection.send_command("ROLE")
-        try:
-            role = await connection.read_response()
-        except NoPermissionError:
-            return
-        if not is_primary(role):
-            raise replica_error(f"{connection.host}:{connection.port}")
-
-    return connect

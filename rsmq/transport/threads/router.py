@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from redis.exceptions import AskError, ClusterDownError, NoPermissionError, RedisError
@@ -14,7 +15,7 @@ from rsmq.transport.failure_texts import add_tls_remark
 from rsmq.transport.threads.pools import ConnectionProvider, make_provider
 from rsmq.transport.topology.address import Address
 from rsmq.transport.topology.group import ServerGroup, ServerPool
-from rsmq.transport.topology.sentinel import is_primary, replica_error
+from rsmq.transport.topology.sentinel import is_primary, replaced_error, replica_error
 from rsmq.transport.topology.topology import Question, describe_seeds
 
 #: While a thread refreshes, other threads use what is known, but no longer than this: that thread
@@ -87,13 +88,42 @@ class ServerRouter:
         if provider is None:
             options = self._group.server_options(address)
             if self._group.service is not None:
-                options["redis_connect_func"] = _require_primary(options.get("redis_connect_func"))
+                prepare = options.get("redis_connect_func")
+                options["redis_connect_func"] = self._require_primary(prepare, address)
             pool = ServerPool(self._group.connection_class, options, self._group.limit)
             new = make_provider(pool, lambda error: self.topology.note_failure(error, address))
             provider = self._providers.setdefault(address, new)  # atomic among threads
             if self._closed:  # while this call learned the address
                 provider.close()
         return provider
+
+    def _require_primary(
+        self, prepare: Callable[[Any], object] | None, address: Address
+    ) -> Callable[[Any], None]:
+        """
+        Return a function that prepares a new connection, and rejects it if it is to no primary.
+
+        An old primary that has started again says itself that it is one, until the Sentinels make
+        it a replica: they are asked too. If none of them answers, the server alone is believed.
+        """
+
+        def connect(connection: Any) -> None:
+            if prepare is None:
+                connection.on_connect()
+            else:
+                prepare(connection)
+            connection.send_command("ROLE")
+            with suppress(NoPermissionError):
+                if not is_primary(connection.read_response()):
+                    raise replica_error(address)
+            now = time.monotonic()
+            if self.topology.may_refresh(now):
+                with suppress(RedisError):
+                    self._refresh(now)
+            if address not in self.topology.addresses():
+                raise replaced_error(address)
+
+        return connect
 
     def _refresh(self, now: float) -> None:
         self._refreshed_by_another_until = now + _MAX_REFRESH_SECONDS
@@ -130,22 +160,3 @@ class ServerRouter:
             return connection.read_response()
         finally:
             connection.disconnect()
-
-
-def _require_primary(prepare: Callable[[Any], object] | None) -> Callable[[Any], None]:
-    """Return a function that prepares a new connection, and rejects it if it is to a replica."""
-
-    def connect(connection: Any) -> None:
-        if prepare is None:
-            connection.on_connect()
-        else:
-            prepare(connection)
-        connection.send_command("ROLE")
-        try:
-            role = connection.read_response()
-        except NoPermissionError:
-            return
-        if not is_primary(role):
-            raise replica_error(f"{connection.host}:{connection.port}")
-
-    return connect

@@ -61,6 +61,8 @@ class SentinelTopology(Topology):
                 self._note_refresh(now)
                 return
             failed.add(address)
+        if failed - {self._primary}:
+            self._primary = None  # it was replaced, though its successor does not answer yet
         raise last or redis_errors.ResponseError(
             f"No Sentinel watches a primary with the name {self.service!r}: "
             f"{', '.join(map(str, self.seeds))}."
@@ -86,6 +88,11 @@ def _find_fault(address: Address) -> Generator[Question, Any, Exception | None]:
 def replica_error(address: object) -> Exception:
     """Return the error for a server that should be the primary, and is a replica."""
     return redis_errors.ReadOnlyError(f"{address} is a replica, not the primary.")
+
+
+def replaced_error(address: object) -> Exception:
+    """Return the error for a server that says that it is the primary, when Sentinels deny it."""
+    return redis_errors.ReadOnlyError(f"{address} is not the primary any more.")
 
 
 def is_primary(role: Any) -> bool:
