@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
-import sys
 import threading
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import redis.exceptions as redis_errors
@@ -35,8 +32,7 @@ from tests.scale import WAIT_SECONDS, scaled
 from tests.servers import Server as RedisServer
 from tests.servers import redis_7
 from tests.workers.polling import wait_until
-
-ROOT = Path(__file__).parents[2]
+from tests.workers.processes.forks import start_command
 
 
 @pytest.fixture(autouse=True)
@@ -439,21 +435,16 @@ def test_bridge_waits_for_a_killed_server(durable, server, raw, ns, monkeypatch,
 def start(monkeypatch, server, ns):
     """Return a function that starts the program in a process."""
     monkeypatch.setenv("RSMQ_CONFIG", "/dev/null")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     processes = []
 
     def start(*arguments, url=server.url):
-        program = "import sys, rsmq.cli; sys.exit(rsmq.cli.main())"
-        command = [sys.executable, "-c", program, "bridge", *arguments, "--url", url, "--ns", ns]
-        processes.append(
-            subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        )
+        processes.append(start_command("bridge", *arguments, "--url", url, "--ns", ns))
         return processes[-1]
 
     yield start
     for process in processes:
-        with process:  # closes its pipes, and waits
-            process.kill()
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.parametrize("way", ["in", "in from another server", "out", "out to another server"])

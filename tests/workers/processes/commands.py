@@ -10,6 +10,7 @@ import sys
 import rsmq.cli.app.program
 import rsmq.cli.commands.scheduler
 import rsmq.cli.commands.worker_program
+import rsmq.migrate
 import rsmq.schedules.scheduler
 import rsmq.tasks  # noqa: F401
 from rsmq.cli import main as run_command
