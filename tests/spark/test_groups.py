@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from redis.exceptions import AuthenticationError
 
 from rsmq import RSMQ
-from rsmq.spark import InvalidOption
+from rsmq.spark import BatchLost, InvalidOption
 from rsmq.wire.keys import Namespace
 from tests.nodes import wait_until_in_step
 from tests.sentinels import SentinelGroup
@@ -95,6 +95,34 @@ def test_stream_has_each_message_once_through_a_failover(env):
     assert [row["id"] for rows in batches for row in rows] == sent[3:]
     assert query.ids() == sent
     assert env.rsmq.get_queue_attributes("q").messages == 0
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_batch_that_a_failover_loses_is_an_error_and_its_messages_are_not_lost(sentinels, fails):
+    env = GroupEnv(sentinels, f"spark{next(_numbers)}", sentinels.raw())
+    env.rsmq.create_queue("q")
+    sent = env.rsmq.send_messages("q", ["a"])
+    query = env.query(limit=None, failOnDataLoss=str(fails).lower())
+    query.run()
+    sent += env.rsmq.send_messages("q", ["b"])
+    old = sentinels.primary
+    wait_until_in_step(old, lambda: sentinels.replicas)
+    # Sentinels make an old primary that still runs a replica only after some seconds.
+    old.ask("ACL", "SETUSER", "default", "-replicaof", "-slaveof")
+    sentinels.failover()
+    query.poll()  # by a connection to the old primary
+    old.ask("ACL", "SETUSER", "default", "+@all")
+    sentinels.heal()
+    query.crash()
+    query.start()
+    if fails:
+        with pytest.raises(BatchLost, match=r"Batch 2 of lease .* failover"):
+            query.finish()
+    else:
+        assert query.finish() == []
+        query.run_until_empty()
+        assert query.ids() == sent
+    env.close()
 
 
 def test_stream_of_several_namespaces_survives_the_end_of_a_primary(cluster):

@@ -277,8 +277,8 @@ class StreamConsumer:
             raise make_batch_acknowledged(self.name, number, acknowledged)
         text = (
             f"Batch {number} of lease {self.name} is no longer in Redis: queue {label} was "
-            "purged or deleted, Redis lost data, or the query was down for longer than "
-            "leaseRetention"
+            "purged or deleted, Redis lost data, such as in a failover, or the query was down for "
+            "longer than leaseRetention"
         )
         if self.stream.options.fail_on_data_loss:
             raise make_batch_lost(text, label)
