@@ -44,6 +44,7 @@ class SentinelGroup:
         password: str | None = None,
         sentinel_password: str | None = None,
         options: Iterable[str] = (),
+        down_after_milliseconds: int = _DOWN_AFTER_MILLISECONDS,
     ) -> None:
         """
         Prepare the processes; ``start`` starts them.
@@ -54,6 +55,7 @@ class SentinelGroup:
             password: the password of the servers.
             sentinel_password: the password of the Sentinels.
             options: more lines of each server's configuration.
+            down_after_milliseconds: for how long a server may not answer before it counts as down.
         """
         self.password = password
         self.sentinel_password = sentinel_password
@@ -61,6 +63,7 @@ class SentinelGroup:
         self.sentinels: list[Node] = []
         self._binary = binary
         self._replicas = replicas
+        self._down_after_milliseconds = down_after_milliseconds
         self._config = ["repl-diskless-sync yes", "repl-diskless-sync-delay 0", *options]
         if password is not None:
             self._config.append(f"masterauth {password}")
@@ -96,7 +99,7 @@ class SentinelGroup:
         wait_until(lambda: are_in_step(primary, self.servers[1:]), failure="replicas not in step")
         config = [
             f"sentinel monitor {NAME} {_HOST} {primary.port} {_QUORUM}",
-            f"sentinel down-after-milliseconds {NAME} {_DOWN_AFTER_MILLISECONDS}",
+            f"sentinel down-after-milliseconds {NAME} {self._down_after_milliseconds}",
             f"sentinel failover-timeout {NAME} {_FAILOVER_MILLISECONDS}",
         ]
         if self.password is not None:
@@ -134,6 +137,11 @@ class SentinelGroup:
         """All servers but the primary."""
         primary = self.primary
         return [node for node in self.servers if node is not primary]
+
+    def count_failovers(self) -> int:
+        """Return how many failovers the Sentinels have logged, also unplanned ones."""
+        logs = [node.folder / "server.log" for node in self.sentinels]
+        return max(log.read_text().count(" +switch-master ") for log in logs)
 
     def raw(self, **options: object) -> redis.Redis:
         """Return a client of the current primary, without retries."""

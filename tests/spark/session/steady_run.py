@@ -28,6 +28,8 @@ _MARK = "-Drsmq.soak=executor"
 _BATCH = 2000
 _GROUPS = 500
 _SLOW_SECONDS = 0.05
+#: A failover of a primary that runs, but is too busy to answer, loses what its replica lacks.
+_DOWN_AFTER_MILLISECONDS = 10_000
 #: A fault comes at a random moment of this many seconds after a batch of each query...
 _MAX_PAUSE_SECONDS = 3.0
 #: ... or, with this probability, without a batch between: while the application recovers.
@@ -58,7 +60,9 @@ class Standalone:
 
     def __init__(self, folder, stack):
         settings = [f"{name} {value}" for name, value in _DURABLE.items()]
-        self.sentinels = SentinelGroup(redis_7(), options=settings)
+        self.sentinels = SentinelGroup(
+            redis_7(), options=settings, down_after_milliseconds=_DOWN_AFTER_MILLISECONDS
+        )
         stack.callback(self.sentinels.stop)
         self.sentinels.start()
         self.cluster = stack.enter_context(run_cluster(folder))
@@ -281,6 +285,10 @@ class SteadyRun:
         """Return the last failures that the log names, and its end."""
         text = self.log.read_text(errors="replace")
         named = [line[:500] for line in text.splitlines() if _NAMES_FAILURE.match(line)]
+        if isinstance(self.place, Standalone):
+            failovers = self.place.sentinels.count_failovers()
+            asked = self.faults["Sentinel failover"]
+            named.append(f"{failovers} failovers, {asked} of them faults of this run")
         return "\n".join([*named[-30:], "...", text[-4000:]])
 
     def close(self):
