@@ -35,6 +35,25 @@ class StalledHandlers:
 
 
 @dataclass(frozen=True, slots=True)
+class LastFailure:
+    """
+    The last failure of a handler.
+
+    Attributes:
+        at_ms: Unix ms, by the clock of the worker.
+        error: the type and the text of the exception, one line of at most 300 characters.
+    """
+
+    at_ms: int
+    error: str
+
+    @property
+    def kind(self) -> str:
+        """The type of the exception."""
+        return self.error.partition(":")[0]
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """
     A worker, as of its last sign of life.
@@ -56,6 +75,7 @@ class WorkerInfo:
         paused: whether it was ordered to receive nothing.
         calls: by queue and task, how many calls ran then; those without a task under an empty name.
         stalled: the handlers that it can't call; None if it can call all.
+        failures: by queue, the last failure of a handler; of the five queues that failed last.
     """
 
     name: str
@@ -73,6 +93,7 @@ class WorkerInfo:
     paused: bool = False
     calls: dict[str, dict[str, int]] = field(default_factory=dict)
     stalled: StalledHandlers | None = None
+    failures: dict[str, LastFailure] = field(default_factory=dict)
 
     def restrict(self, may_see: Callable[[str], bool]) -> WorkerInfo:
         """Return what a person may know of it who may not know what happens in all queues."""
@@ -81,7 +102,8 @@ class WorkerInfo:
             stalled = StalledHandlers(_STALLED_BY_OTHERS, stalled.since_ms)
         queues = {name: number for name, number in self.queues.items() if may_see(name)}
         calls = {name: tasks for name, tasks in self.calls.items() if may_see(name)}
-        return replace(self, queues=queues, calls=calls, stalled=stalled)
+        failures = {name: each for name, each in self.failures.items() if may_see(name)}
+        return replace(self, queues=queues, calls=calls, stalled=stalled, failures=failures)
 
 
 def read_worker(now: int, name: str, entry: bytes) -> WorkerInfo | None:
@@ -113,6 +135,10 @@ def read_worker(now: int, name: str, entry: bytes) -> WorkerInfo | None:
                 for queue, tasks in info.get("calls", {}).items()
             },
             stalled=_read_stalled(info.get("stalled")),
+            failures={
+                str(queue): LastFailure(int(at_ms), str(error))
+                for queue, (at_ms, error) in info.get("failures", {}).items()
+            },
         )
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None

@@ -202,21 +202,42 @@ async def test_a_deploy_that_doubled_the_failures_of_a_task_is_named_with_its_ma
     assert "failing" not in await _alerts(http)
     for ago in range(1, 4):
         await record(ago, 100, 11)
-    for name, handled, failed in (("old", 900, 9), ("new", 100, 30)):
+    error = "TimeoutError: no answer to a-secret"
+    for name, handled, failed in (("old", 900, 9), ("new", 70, 30)):
         worker = Identity(queues.namespace, name, f"token-{name}")
-        info = {"queues": {"orders": 0}, "handled": handled, "failed": failed}
-        await queues.run(register_worker(worker, info, ttl=60, dead="token"))
-    await http("POST", "/marks", {"text": "v2.4"})
+        failures = {
+            "orders": [now * 1000, error if name == "new" else "ValueError"],
+            "mail": [1, "x"],
+        }
+        info = {"queues": {"orders": 0, "mail": 0}, "handled": handled, "failed": failed}
+        await queues.run(
+            register_worker(worker, {**info, "failures": failures}, ttl=60, dead="token")
+        )
+    await _mark(queues, "v2.4", (now - 3) * 60_000 + 59_999)
+    await _mark(queues, "v2.5", (now - 2) * 60_000 + 1)  # more failed before it
     alert = (await _alerts(http))["failing"]
     assert alert["text"] == "Task price of orders fails more often: 11% of its calls, before 2%."
     assert "33 of 300 calls failed, in the hour before 60 of 3,000." in alert["evidence"]
-    assert (
-        "Of its workers new fails the most: 30% since its start, the others 1%."
-        in (alert["evidence"])
+    assert alert["evidence"].endswith(
+        "Of its workers new fails the most: 30% of its calls since its start, the others 1%. Its "
+        "last error is TimeoutError. If it runs a new version, stop new. If its supervisor starts "
+        "it again with the same version, take the version back."
     )
+    assert (alert["worker"], alert["since_ms"]) == ("new", (now - 3) * 60_000)
+    assert "a-secret" not in json.dumps(alert)  # an alert is sent to targets
+    [worker] = [
+        each for each in (await http("GET", "/workers")).json["workers"] if each["name"] == "new"
+    ]
+    assert worker["failures"]["orders"] == {"at_ms": now * 1000, "error": error}
     home = await read_page(open_pages(http), "/")
+    assert '<a href="/workers/new">new</a>' in home
+    assert f"<code>{error}</code>" in home
     assert 'href="/tasks?queue=orders">Tasks of orders</a>' in home
-    assert "marked v2.4." in home
+    assert "noted a change: v2.4." in home
+    assert "noted a change: v2.5" not in home
+    page = await read_page(http, "/workers/new")
+    assert f'<td class="mono fill">{error}</td>' in page
+    assert "30 % of its calls" in page
     tasks = await read_page(http, "/tasks?queue=orders")
     assert "11 % now, 2 % before" in tasks
     assert "v2.4" in tasks
@@ -248,6 +269,20 @@ async def test_a_limit_key_that_floods_a_queue_is_named_with_the_limits(http, qu
     page = await read_page(open_pages(http), "/queues/imports")
     assert 'href="/actions/set-limits?queue=imports">Change the limits' in page
     assert 'href="/queues/imports">imports</a>' in await read_page(http, "/")
+
+
+async def _mark(queues, text, at_ms):
+    """Record that a person noted a change at a time, as the audit stream of a server has it."""
+    fields = {
+        "user": "kim",
+        "queue": "",
+        "call": "POST /marks",
+        "target": text,
+        "phase": "end",
+        "outcome": "201",
+    }
+    words = [word for pair in fields.items() for word in pair]
+    await queues.run(plain_command("XADD", queues.namespace.audit, f"{at_ms}-0", *words))
 
 
 def _pack(number):

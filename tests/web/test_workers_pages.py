@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from rsmq.history.recorder import record_queues
 from rsmq.operations.plain import plain_command
 from rsmq.web import create_app
+from rsmq.web.access.secrets import hash_token
 from rsmq.wire.streams import StreamInfo, pack_stream
 from tests.web.asgi import Http
 from tests.web.pages_client import open_pages
@@ -339,3 +340,31 @@ def test_what_a_worker_runs_is_shown_for_a_minute_after_it_was_asked(run):
         assert "and 2 more q 2 61 thread" in page
 
     run(test)
+
+
+def test_the_last_errors_of_a_worker_are_shown_to_those_who_may_see_bodies(run, tmp_path):
+    users = tmp_path / "users.toml"
+    names = {"peeks": 'scopes = ["peek", "stats"]\nqueues = ["q"]', "stats": 'scopes = ["stats"]'}
+    names["redacted"] = f'{names["peeks"]}\nredact = ["a"]'
+    users.write_text(
+        "\n".join(
+            f'[tokens.{name}]\nsha256 = "{hash_token(name * 20)}"\n{rights}'
+            for name, rights in names.items()
+        )
+    )
+    users.chmod(0o600)
+
+    async def test(http, queues):
+        failures = {"q": [7, "ValueError: a-secret"], "other": [8, "KeyError: b"]}
+        await _live(queues, "w1", failures=failures)
+
+        async def read(name):
+            headers = {"authorization": f"Bearer {name * 20}"}
+            answer = await http("GET", "/workers", headers=headers)
+            return answer.json["workers"][0]["failures"]
+
+        assert await read("peeks") == {"q": {"at_ms": 7, "error": "ValueError: a-secret"}}
+        assert await read("stats") == {}
+        assert await read("redacted") == {"q": {"at_ms": 7, "error": "ValueError: [redacted]"}}
+
+    run(test, auth=True, users=users)

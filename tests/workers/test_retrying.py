@@ -138,3 +138,38 @@ def test_metrics_of_a_long_queue_leave_out_what_they_do_not_count(env, rsmq, mon
     metrics.close()
 
     assert retrying is None
+
+
+def test_a_worker_reports_the_last_failures_of_its_queues(env, rsmq):
+    names = [f"q{number}" for number in range(6)]
+    env.create_queues(*names, "calm")
+    worker = env.create_worker(name="w")
+    reason = []
+
+    @worker.listener("calm")
+    def succeed(body):
+        pass
+
+    for name in names:
+
+        @worker.listener(name, retry_forever=True, backoff=3600)
+        def fail(body):
+            raise TimeoutError(f"no answer\nto {body}{reason}")
+
+    def failures():
+        return {name: each.error for name, each in rsmq.workers.list()[0].failures.items()}
+
+    rsmq.send_message("calm", "x")
+    worker.start()
+    wait_until(lambda: worker.numbers.handled == 1)
+    assert b"failures" not in env.raw.hget(f"{env.ns}:x:workers", "w")
+    for name in names:
+        rsmq.send_message(name, name)
+        wait_until(lambda name=name: name in failures())
+    # One line each, of the five queues that failed last.
+    assert failures() == {name: f"TimeoutError: no answer to {name}[]" for name in names[1:]}
+    reason.append("x" * 900)
+    rsmq.send_message("q1", "again")
+    wait_until(lambda: "again" in failures()["q1"])
+    assert len(failures()["q1"]) <= 300
+    assert [each.kind for each in rsmq.workers.list()[0].failures.values()] == ["TimeoutError"] * 5

@@ -76,6 +76,7 @@ class Alert:
         queue: the queue that it concerns; None if it is none, or several.
         message: the id of the message that it concerns, as callers know it; else None.
         sources: of dead letters, the queues whose policies move messages there.
+        worker: of failing tasks, the worker that fails far more than the others; else None.
     """
 
     kind: AlertKind
@@ -87,6 +88,7 @@ class Alert:
     queue: str | None
     message: str | None = None
     sources: tuple[str, ...] = ()
+    worker: str | None = None
 
 
 _MAX_LISTED = 3

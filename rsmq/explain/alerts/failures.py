@@ -5,7 +5,7 @@ The rule about tasks that fail more often than before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rsmq.explain.alerts.alert import Alert, AlertKind
 from rsmq.explain.alerts.facts import AlertFacts
@@ -28,6 +28,7 @@ class ComparedFailures:
     The calls of a task and the failed ones, in the last minutes and in the hour before them.
 
     Attributes:
+        began: the number of the minute in which more calls began to fail, if more do.
         share: of the last minutes; 0 without calls.
         share_before: of the time before.
     """
@@ -36,6 +37,7 @@ class ComparedFailures:
     failed: int
     calls_before: int
     failed_before: int
+    began: int
 
     @property
     def share(self) -> float:
@@ -64,9 +66,15 @@ def compare_failures(calls: Sequence[int], failed: Sequence[int]) -> ComparedFai
         failed: those of them that failed.
     """
     at = len(calls) - 1 - _RECENT_MINUTES
-    return ComparedFailures(
-        sum(calls[at:]), sum(failed[at:]), sum(calls[:at]), sum(failed[:at])
+    found = ComparedFailures(
+        sum(calls[at:]), sum(failed[at:]), sum(calls[:at]), sum(failed[:at]), at
     )  # fmt: skip
+    limit = (found.share + found.share_before) / 2
+    is_high = [each / max(number, 1) >= limit for each, number in zip(failed, calls, strict=True)]
+    began = next((minute for minute in range(at, len(calls)) if is_high[minute]), at)
+    while began and is_high[began - 1]:
+        began -= 1
+    return replace(found, began=began)
 
 
 def find_failing_tasks(facts: AlertFacts) -> Iterator[Alert]:
@@ -76,32 +84,47 @@ def find_failing_tasks(facts: AlertFacts) -> Iterator[Alert]:
         if not found.are_more:
             continue
         name = f"Task {task.task} of {task.queue}" if task.task else f"The handler of {task.queue}"
+        worst = _find_worst(task, facts.workers)
         yield Alert(
             AlertKind.FAILING, "warn", task.task or task.queue,
             f"{name} fails more often: {found.share:.0%} of its calls, before "
             f"{found.share_before:.0%}.",
             f"In the last {_RECENT_MINUTES} minutes {found.failed:,} of {found.calls:,} calls "
             f"failed, in the hour before {found.failed_before:,} of {found.calls_before:,}."
-            f"{_name_worker(task, facts.workers)}",
-            None, task.queue,
+            f"{'' if worst is None else _accuse(*worst, task.queue)}",
+            task.start_ms + found.began * task.step * 1000, task.queue,
+            worker=None if worst is None else worst[0].name,
         )  # fmt: skip
 
 
-def _name_worker(task: TaskFigures, workers: Sequence[WorkerInfo]) -> str:
-    """Return which worker of a queue fails more than all others together; nothing without one."""
+def _find_worst(
+    task: TaskFigures, workers: Sequence[WorkerInfo]
+) -> tuple[WorkerInfo, float] | None:
+    """Return the worker of a queue that fails more than all others, and the share of these."""
     of_queue = [each for each in workers if each.alive and task.queue in each.queues]
-    worst = max(of_queue, key=_share_of, default=None)
+    worst = max(of_queue, key=share_of_failures, default=None)
     others = [each for each in of_queue if each is not worst]
     if worst is None or not others:
-        return ""
-    share = sum(each.failed for each in others) / max(sum(each.handled for each in others), 1)
-    if worst.failed < _MIN_FAILED or _share_of(worst) < _OF_OTHERS * share:
-        return ""
+        return None
+    failed = sum(each.failed for each in others)
+    share = failed / max(sum(each.handled for each in others) + failed, 1)
+    if worst.failed < _MIN_FAILED or share_of_failures(worst) < _OF_OTHERS * share:
+        return None
+    return worst, share
+
+
+def _accuse(worst: WorkerInfo, of_others: float, queue: str) -> str:
+    """Return what the worst worker of a queue does, and what to do. No text may quote a body."""
+    failure = worst.failures.get(queue)
+    error = "" if failure is None else f" Its last error is {failure.kind}."
     return (
-        f" Of its workers {worst.name} fails the most: {_share_of(worst):.0%} since its start, the "
-        f"others {share:.0%}. If it runs a new version, stop it."
+        f" Of its workers {worst.name} fails the most: {share_of_failures(worst):.0%} of its calls "
+        f"since its start, the others {of_others:.0%}.{error} If it runs a new version, stop "
+        f"{worst.name}. If its supervisor starts it again with the same version, take the version "
+        "back."
     )
 
 
-def _share_of(worker: WorkerInfo) -> float:
-    return worker.failed / max(worker.handled, 1)
+def share_of_failures(worker: WorkerInfo) -> float:
+    """Return which share of the calls of a worker has failed since its start."""
+    return worker.failed / max(worker.handled + worker.failed, 1)

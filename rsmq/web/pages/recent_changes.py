@@ -20,7 +20,7 @@ from rsmq.web.table import Scope
 #: Entries that are read, in one command; a call has two.
 _ENTRIES = 500
 #: A change of attributes is said for so long.
-_RECENT_MS = 3_600_000
+_RECENT_MS, _MINUTE_MS = 3_600_000, 60_000
 #: The end of a call is recorded a little after its effect.
 _BEFORE_MS = 1000
 _ACTS = {
@@ -118,12 +118,19 @@ def say_changes(entries: Entries, queues: Sequence[str], now_ms: float) -> list[
     ]
 
 
-def say_marks(entries: Entries, now_ms: float) -> list[str]:
-    """Return the last mark of the last hour, as a sentence: a deploy may be the cause."""
+def say_marks(entries: Entries, minute_ms: float) -> list[str]:
+    """
+    Return the last mark of an hour, as a sentence: a deploy may be the cause.
+
+    Args:
+        minute_ms: Unix ms of the begin of the minute in which a fault began. A later mark is not
+            its cause.
+    """
+    end_ms = minute_ms + _MINUTE_MS
     for entry in entries:
         is_mark = entry.get("call") == MARK_CALL and entry.get("phase") == "end"
-        if is_mark and now_ms - _at_ms(entry) < _RECENT_MS:
-            return [f"{_when_and_who(entry)} marked {show_name(entry['target'])}."]
+        if is_mark and end_ms - _RECENT_MS < _at_ms(entry) < end_ms:
+            return [f"{_when_and_who(entry)} noted a change: {show_name(entry['target'])}."]
     return []
 
 

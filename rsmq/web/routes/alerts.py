@@ -88,6 +88,7 @@ class AlertJson(TypedDict):
     queue: Annotated[str | None, "Its queue."]
     message: Annotated[str | None, "The id of its message."]
     sources: Annotated[list[str], "Of dead letters the queues of their policies."]
+    worker: Annotated[str | None, "Of failing tasks the worker that fails the most."]
     silence: Annotated[SilenceJson | None, "Its silence."]
     announced_ms: Annotated[int | None, "When it was announced, Unix ms."]
 

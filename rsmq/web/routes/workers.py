@@ -29,6 +29,13 @@ class StalledJson(TypedDict):
     id: Annotated[str, "Its message."]
 
 
+class FailureJson(TypedDict):
+    """The last failure of a handler."""
+
+    at_ms: Annotated[int, "Unix ms."]
+    error: Annotated[str, "The type and the text of the exception."]
+
+
 class WorkerJson(TypedDict):
     """A worker, as of its last sign of life."""
 
@@ -47,6 +54,10 @@ class WorkerJson(TypedDict):
     paused: Annotated[bool, "Whether it was ordered to receive nothing."]
     calls: Annotated[dict[str, dict[str, int]], "By queue and task, the calls that ran."]
     stalled: Annotated[StalledJson | None, "Why an alive one can't call handlers."]
+    failures: Annotated[
+        dict[str, FailureJson],
+        "By queue, the last failure, of the five that failed last; needs peek.",
+    ]
 
 
 class WorkersJson(TypedDict):
@@ -105,9 +116,15 @@ def _show_worker(call: ApiCall, worker: WorkerInfo) -> WorkerJson:
     worker = worker.restrict(lambda name: may(call, Scope.STATS, name))
     found = worker.stalled if worker.queues and worker.alive else None
     stalled = None if found is None else show_as(StalledJson, found)
+    failures: dict[str, FailureJson] = {
+        name: {"at_ms": each.at_ms, "error": call.redaction.failure(each.error) or ""}
+        for name, each in worker.failures.items()
+        if may(call, Scope.PEEK, name)  # it may quote a body
+    }
     return show_as(
-        WorkerJson, worker, is_alive=worker.alive, in_flight=worker.queues, stalled=stalled
-    )
+        WorkerJson, worker, is_alive=worker.alive, in_flight=worker.queues, stalled=stalled,
+        failures=failures,
+    )  # fmt: skip
 
 
 async def _list_workers(call: ApiCall) -> ApiAnswer[WorkersJson]:

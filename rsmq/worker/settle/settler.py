@@ -23,7 +23,7 @@ from rsmq.transport.backoff import exponential_seconds
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.connection import WorkerConnection
 from rsmq.worker.delivery import Delivery
-from rsmq.worker.failure import HandlerFailure
+from rsmq.worker.failure import HandlerFailure, summarize
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.needed_queues import open_needed_queues
 from rsmq.worker.operations import (
@@ -85,6 +85,8 @@ _MAX_TEXT_CHARACTERS = 500
 #: The digits of a message that is not in its queue, of one that was settled, and of one that
 #: another consumer has received since.
 _GONE, _DONE, _RECEIVED_AGAIN = b"012"
+#: The queues of which a worker describes the last failure.
+_MAX_FAILURES, _MAX_FAILURE_CHARACTERS = 5, 300
 
 
 class Settler:
@@ -94,6 +96,7 @@ class Settler:
     Attributes:
         numbers: the counters of the worker.
         tally: its calls of this minute, by task.
+        failures: Unix ms and text of the last failure, of the queues that failed last.
         lost: the messages that were lost while their calls ran, in this turn of the loop.
     """
 
@@ -103,6 +106,7 @@ class Settler:
         self.numbers = Numbers()
         self._stored_bodies = stored_bodies
         self.tally = CallTally()
+        self.failures: dict[str, tuple[int, str]] = {}
         self.lost: list[tuple[Lane, Lease]] = []
         self._connection = connection
         self._hooks = hooks
@@ -189,6 +193,10 @@ class Settler:
         decision = Decision(lane, lease, outcome, failure)
         if decision.is_failure:
             self.numbers.failed += 1
+            self.failures.pop(lane.name, None)
+            self.failures[lane.name] = _describe_failure(failure)
+            if len(self.failures) > _MAX_FAILURES:
+                del self.failures[next(iter(self.failures))]
         self.tally.count_outcome(lease.job, outcome, is_failure=decision.is_failure)
         if isinstance(outcome, DeadLettered):
             kind = DeadLetterKind(lane, outcome.queue, lease.job.is_quarantined)
@@ -702,3 +710,7 @@ def _add_unfinished(job: GroupJob, outcome: Outcome) -> Outcome:
 
 def _leases_of(kind: Kind, items: list[Any]) -> list[Lease]:
     return [each.lease for each in items] if kind.reason == "failed" else items
+
+
+def _describe_failure(failure: HandlerFailure) -> tuple[int, str]:
+    return round(time.time() * 1000), summarize(failure)[:_MAX_FAILURE_CHARACTERS]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import redis
 
-from rsmq.history.call_records import CALL_SPANS, CallCounts, bucket_of, parse_counts
+from rsmq.history.call_records import CALL_SPANS, CallCounts, bucket_of
 
 _chance = random.Random(11)  # noqa: S311
 
@@ -73,27 +73,6 @@ def record_past_calls(
     for field, record in fields.items():
         raw.hset(f"{key}call_times", field, record)
     raw.hset(f"{key}calls", "", _pack(created, now, _count(calls, sum(minutes))))
-
-
-def fail_more(raw: redis.Redis, queue: str, now: int, minutes: int, share: float) -> None:
-    """
-    Let more calls of the last minutes fail.
-
-    Args:
-        now: the present Unix minute.
-        minutes: how many, before the present one.
-        share: of a call, that it fails.
-    """
-    created = int(raw.hget(f"rsmq:{queue}:Q", "created") or 0)
-    key = f"rsmq:{queue}:x:call_times"
-    for minute in range(now - minutes, now):
-        field = f"m{minute % 60}:"
-        stored = raw.hget(key, field)
-        found = parse_counts(stored, created, minute) if isinstance(stored, bytes) else None
-        if found is not None:
-            counts = found[1]
-            counts.failed = counts.retried = round(counts.ended * share * _chance.uniform(0.9, 1.1))
-            raw.hset(key, field, _pack(created, minute, counts))
 
 
 def _count(calls: Calls, number: int) -> CallCounts:

@@ -30,7 +30,7 @@ from rsmq.web.routes.alerts import AlertJson, AlertsJson, queue_of_alert
 from rsmq.web.routes.history import NamespaceHistoryJson
 from rsmq.web.routes.queue_list import QueuesJson
 from rsmq.web.routes.task_figures import TaskJson, TasksJson
-from rsmq.web.routes.workers import WorkerJson, WorkersJson
+from rsmq.web.routes.workers import FailureJson, WorkerJson, WorkersJson
 from rsmq.web.table import Scope
 
 _LIMIT = 10
@@ -41,9 +41,13 @@ _PAGES = {"webhook-stopped": "webhooks", "alerts-not-sent": "alerts"}
 
 
 class AlertRow(AlertJson):
-    """An alert with its callers, as far as the audit stream has them."""
+    """
+    An alert with its callers, as far as the audit stream has them, and the last error of the worker
+    that it names.
+    """
 
     notes: list[str]
+    failure: FailureJson | None
     may_silence: bool
 
 
@@ -92,7 +96,8 @@ async def _show(call: PageCall) -> OverviewPage:
     ]
     return OverviewPage(
         await _draw_calls(call, tasks, history, workers["workers"]),
-        await _with_changes(call, found["alerts"]), found["queues"], _calm(workers["workers"]),
+        await _with_changes(call, found["alerts"], workers["workers"]), found["queues"],
+        _calm(workers["workers"]),
         queues[:_LIMIT], queue_columns(), _figures(history, workers["workers"], found),
     )  # fmt: skip
 
@@ -153,19 +158,36 @@ _BUSIEST, _FAILED = 5, 7
 _BY_PEOPLE = {"paused", "purged", "received-again", "new-dead-letters", "failing"}
 
 
-async def _with_changes(call: PageCall, alerts: list[AlertJson]) -> list[AlertRow]:
+async def _with_changes(
+    call: PageCall, alerts: list[AlertJson], workers: list[WorkerJson]
+) -> list[AlertRow]:
     """
-    Return the alerts, each with ``notes``: who has caused it, as far as the audit has it; and with
-    ``may_silence``.
+    Return the alerts, each with ``notes``: who has caused it, as far as the audit has it; with
+    ``failure`` and ``may_silence``.
     """
     entries: Entries = ()
     if any(each["kind"] in _BY_PEOPLE for each in alerts):
         entries = await read_changes(call)
     now_ms = time.time() * 1000
     return [
-        {**each, "notes": _notes(each, entries, now_ms), "may_silence": _may_silence(call, each)}
+        {
+            **each, "notes": _notes(each, entries, now_ms), "failure": _failure(each, workers),
+            "may_silence": _may_silence(call, each),
+        }
         for each in alerts
+    ]  # fmt: skip
+
+
+def _failure(alert: AlertJson, workers: list[WorkerJson]) -> FailureJson | None:
+    """Return the last error of failing tasks: of the worker that fails the most, or of any."""
+    if alert["kind"] != "failing" or alert["queue"] is None:
+        return None
+    found = [
+        each["failures"][alert["queue"]]
+        for each in workers
+        if alert["queue"] in each["failures"] and alert["worker"] in {None, each["name"]}
     ]
+    return max(found, key=lambda each: each["at_ms"], default=None)
 
 
 def _may_silence(call: PageCall, alert: AlertJson) -> bool:
@@ -178,7 +200,7 @@ def _notes(alert: AlertJson, entries: Entries, now_ms: float) -> list[str]:
     if not entries or alert["kind"] not in _BY_PEOPLE or queue is None:
         return []
     if alert["kind"] == "failing":
-        return say_marks(entries, now_ms)
+        return say_marks(entries, alert["since_ms"] or 0)
     if alert["kind"] in {"paused", "purged"}:
         who = say_who(entries, alert["kind"], queue, alert["since_ms"] or 0)
         return [who] if who else []

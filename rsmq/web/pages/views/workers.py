@@ -163,7 +163,8 @@ async def _say_longer(call: PageCall, hidden: list[HeldJson], seen_ms: int) -> l
 
 
 def _figures(worker: WorkerRow, hidden: int) -> list[Figure]:
-    failed = worker["failed"]
+    failed, calls = worker["failed"], worker["failed"] + worker["handled"]
+    share = f"{100 * failed / calls:.0f} % of its calls" if failed else ""
     if worker["is_alive"]:
         slots = f"of {worker['slots']} slots" if worker["slots"] else ""
         now = [
@@ -175,7 +176,7 @@ def _figures(worker: WorkerRow, hidden: int) -> list[Figure]:
     return [
         *now,
         Figure("handled", show_number(worker["handled"])),
-        Figure("failed", show_number(failed), level="warn" if failed else ""),
+        Figure("failed", show_number(failed), share, "warn" if failed else ""),
         Figure("runs for" if worker["is_alive"] else "ran for", _span_of(worker)),
     ]
 
