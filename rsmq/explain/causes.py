@@ -52,7 +52,8 @@ class Cause(StrEnum):
         ALL_HIDDEN: no message of the queue is visible.
         DEAD_WORKER: a worker died with messages of the queue in flight.
         CRASH_LOOP: workers of the queue die again and again.
-        BLOCKED_WORKER: a worker of the queue can't call handlers: one of them blocks all others.
+        BLOCKED_WORKER: a worker of the queue can't call handlers: one of them blocks all others; of
+            a message: the one that has it in flight.
         EMPTY: the queue has no messages.
         LATE_SCHEDULE: a schedule that sends to the queue is late, or fails.
         MEMORY: Redis has little memory left.
@@ -104,6 +105,8 @@ def causes_of_message(facts: ObservedMessage) -> list[Cause]:
         state = _hidden_state(facts)
         # A worker finishes its messages, also while the queue is paused.
         causes = [state, *causes] if state is Cause.HELD else [*causes, state]
+        if facts.stalled_holder is not None:
+            causes.insert(0, Cause.BLOCKED_WORKER)
     if facts.lost_receives >= _LOST_RECEIVES:
         causes.append(Cause.RECEIVED_AGAIN)
     if facts.is_expired:

@@ -350,6 +350,13 @@ class ObservedMessage:
     before: MessageBefore | None = None
 
     @property
+    def stalled_holder(self) -> StalledHandlers | None:
+        """The handlers that its worker can't call; None if it can call all."""
+        name = None if self.holder is None or not self.is_in_flight else self.holder.name
+        found = (why for worker, why in self.queue.stalled_workers if worker.name == name)
+        return next(found, None)
+
+    @property
     def is_there(self) -> bool:
         """Whether it is a message of the queue, with its id and its body."""
         return self.visible_at_ms is not None and self.size is not None

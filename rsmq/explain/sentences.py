@@ -141,6 +141,44 @@ def _held_by_dead_worker(facts: ObservedMessage) -> str:
     )
 
 
+def describe_stalled(name: str, stalled: StalledHandlers, now_ms: float) -> str:
+    """Return since when a worker can't call handlers, and why."""
+    since = format_span((now_ms - stalled.since_ms) / 1000)
+    return f"Worker {name} has called no handler for {since}: {stalled.cause}."
+
+
+def remedy_of_stalled(receives: int | None) -> str:
+    """
+    Return what to do about a call that blocks a worker.
+
+    Args:
+        receives: how often its message was received; None if that is not known.
+    """
+    stop = "stop the worker, so that its supervisor starts it again"
+    if receives is None:
+        return (
+            f"{stop.capitalize()}. If the page of the message shows more than one receive, delete "
+            "or move it first."
+        )
+    if receives > 1:
+        return (
+            f"The message was received {receives:,} times, so it may block each worker: delete or "
+            f"move it first. Then {stop}."
+        )
+    return (
+        "The message was received once, so it has blocked no worker before: "
+        f"{stop}. If it blocks the worker again, delete or move it first."
+    )
+
+
+def _held_by_blocked_worker(facts: ObservedMessage) -> str:
+    stalled = facts.stalled_holder
+    if facts.holder is None or stalled is None:
+        return _blocked_worker(facts.queue)
+    text = describe_stalled(facts.holder.name, stalled, facts.queue.now_ms)
+    return f"{text} {remedy_of_stalled(facts.receive_count)}" if stalled.id == facts.id else text
+
+
 def _dead_for(worker: WorkerInfo, queue: ObservedQueue) -> str:
     return f"dead for {format_span((queue.now_ms - worker.seen_ms) / 1000)}"
 
@@ -317,6 +355,7 @@ _OF_MESSAGE: Mapping[Cause, Callable[[ObservedMessage], str]] = {
     Cause.DELETED: _deleted,
     Cause.NO_BODY: lambda _: _NO_BODY, Cause.NO_ID: lambda _: _NO_ID, Cause.HELD: _held,
     Cause.HELD_BY_DEAD_WORKER: _held_by_dead_worker, Cause.IN_FLIGHT: _in_flight,
+    Cause.BLOCKED_WORKER: _held_by_blocked_worker,
     Cause.DEFERRED: _deferred, Cause.RETRYING: _retrying, Cause.DELAYED: _delayed,
     Cause.HELD_BACK: _held_back,
     Cause.EXPIRED: _expired, Cause.EXPIRES: _expires, Cause.OVER_LIMIT: _over_limit,
@@ -512,12 +551,6 @@ def _crash_loop(facts: ObservedQueue) -> str:
         f"{format_span((last_ms - first_ms) / 1000)}, the last one "
         f"{format_span((facts.now_ms - last_ms) / 1000)} ago."
     )
-
-
-def describe_stalled(name: str, stalled: StalledHandlers, now_ms: float) -> str:
-    """Return since when a worker can't call handlers, and why."""
-    since = format_span((now_ms - stalled.since_ms) / 1000)
-    return f"Worker {name} has called no handler for {since}: {stalled.cause}."
 
 
 def _blocked_worker(facts: ObservedQueue) -> str:

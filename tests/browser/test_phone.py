@@ -35,6 +35,20 @@ return [all.length, unmarked.map(each => each.outerHTML.slice(0, 160))];
 
 
 _WIDTH = 390
+_LONG_WORD = """
+const text = document.createElement("p");
+text.textContent = "x".repeat(200);
+document.querySelector(".panel .body").append(text);
+return [text.scrollWidth, text.clientWidth];
+"""
+
+
+def test_a_long_word_of_a_sentence_is_wrapped(chromium, busy_site):
+    chromium.set_view(_WIDTH, is_phone=True)
+    path = next(each for each in busy_site.pages if "/messages/" in each)
+    chromium.visit(busy_site.address + path)
+    needed, has = chromium.driver.execute_script(_LONG_WORD)
+    assert 0 < needed <= has
 
 
 def test_each_page_can_be_used_with_a_thumb(chromium, busy_site):

@@ -27,6 +27,7 @@ from rsmq.trash.deletion import UNKNOWN_CALLER
 from rsmq.webhooks.shared_breaker import PushTarget
 from rsmq.wire.streams import StreamInfo
 from rsmq.wire.throttle import Limit
+from rsmq.wire.workers import StalledHandlers
 from rsmq.worker import WorkerInfo
 
 NOW = 1_795_176_150_000  # 2026-11-20 12:02:30 UTC
@@ -55,6 +56,11 @@ def worker(name="w", *, alive=True, seen=0, in_flight=0, running=0):
     return WorkerInfo(
         name, alive, NOW - 60_000, NOW - seen * 1000, "host", 1, {"q": in_flight}, 0, 0, 4, running
     )
+
+
+def blocked(id):
+    stalled = StalledHandlers("It blocks", NOW - 20_000, "q", id)
+    return replace(worker(), stalled=stalled)
 
 
 def queue(*workers, rates=None, hidden=None, can_see_workers=True, **options):
@@ -100,6 +106,31 @@ def job(state, **options):
             [Cause.HELD, Cause.PAUSED],
             ("Worker w7 has it in flight, receive 2; if it is neither settled nor extended, it "
             "becomes visible again at 12:03:10 UTC (in 40 s)."),
+        ),
+        (
+            message(queue(blocked(ID)), holder=blocked(ID), **RECEIVED),
+            [Cause.BLOCKED_WORKER, Cause.HELD],
+            ("Worker w has called no handler for 20 s: It blocks. The message was received 2 "
+            "times, so it may block each worker: delete or move it first. Then stop the worker, "
+            "so that its supervisor starts it again."),
+        ),
+        (
+            message(queue(blocked(ID)), holder=blocked(ID), **RECEIVED | {"receive_count": 1}),
+            [Cause.BLOCKED_WORKER, Cause.HELD],
+            ("Worker w has called no handler for 20 s: It blocks. The message was received once, "
+            "so it has blocked no worker before: stop the worker, so that its supervisor starts "
+            "it again. If it blocks the worker again, delete or move it first."),
+        ),
+        (
+            message(queue(blocked("another")), holder=blocked("another"), **RECEIVED),
+            [Cause.BLOCKED_WORKER, Cause.HELD],
+            "Worker w has called no handler for 20 s: It blocks.",
+        ),
+        # What another queue's call does may only be known as the queue's workers show it.
+        (
+            message(queue(worker()), holder=blocked(ID), **RECEIVED),
+            [Cause.HELD],
+            None,
         ),
         (
             message(holder=worker("w7", alive=False, seen=40), **RECEIVED),

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from urllib.parse import urlencode
 
 import pytest
 
@@ -49,7 +50,8 @@ async def test_a_worker_whose_event_loop_is_blocked_names_the_handler_and_the_me
     for name in ("rates", "mail"):
         await queues.create_queue(name)
     id = await queues.send_message("rates", "m")
-    await queues.receive_message("rates", vt=600)
+    for vt in (0, 600):
+        await queues.receive_message("rates", vt=vt)
     now, _ = await queues.run(plain_command("TIME", key=queues.namespace.workers))
     cause = f"The handler of rates with message {id} blocks the event loop, in shop.py:7"
     stalled = {"cause": cause, "since_ms": int(now) * 1000 - 90_000, "queue": "rates", "id": id}
@@ -60,7 +62,7 @@ async def test_a_worker_whose_event_loop_is_blocked_names_the_handler_and_the_me
     alert = (await _alerts(http))["blocked-worker"]
     assert alert["text"].startswith("Worker w has called no handler for 9")
     assert cause in alert["text"]
-    assert alert["evidence"].startswith("Messages of mail may wait for it too. ")
+    assert alert["evidence"].startswith("Messages of mail may wait for it too. Stop the worker, ")
     assert (alert["subject"], alert["queue"]) == ("w", "rates")
     [shown] = (await http("GET", "/workers")).json["workers"]
     assert shown["stalled"] == stalled
@@ -69,7 +71,20 @@ async def test_a_worker_whose_event_loop_is_blocked_names_the_handler_and_the_me
     assert '<span class="mark bad">blocked</span>' in await read_page(http, "/workers")
     page = await read_page(http, "/workers/w")
     assert cause in page
-    assert f'href="/actions/delete-messages?queue=rates&amp;ids={id}"' in page
+    assert "was received 2 times, so it may block each worker: delete or move it first." in page
+    for action in ("delete", "move"):
+        address = f"/actions/{action}-messages?queue=rates&amp;ids={id}&amp;worker=w"
+        assert f'href="{address}"' in page
+    assert 'href="/actions/stop-worker?worker=w">Stop the worker' in page
+
+    form = {"queue": "rates", "ids": id, "worker": "w"}
+    asked = await read_page(http, "/actions/delete-messages?" + urlencode(form))
+    assert 'href="/workers/w">Cancel</a>' in asked
+    reply = await run_action(http, "delete-messages", **form)
+    assert reply.headers["location"] == "/workers/w"
+    page = await read_page(http, "/workers/w")
+    assert "The message is not in the queue any more: stop the worker, so that its sup" in page
+    assert "/actions/delete-messages" not in page
     assert 'href="/actions/stop-worker?worker=w">Stop the worker' in page
 
 

@@ -30,6 +30,7 @@ from rsmq.explain.sentences import (
     describe_stalled,
     describe_target,
     format_moment,
+    remedy_of_stalled,
 )
 from rsmq.figures.facts import QueueActivity, QueueBacklog
 from rsmq.schedules.definition import StoredSchedule
@@ -112,8 +113,7 @@ def _find_blocked_workers(facts: AlertFacts) -> Iterator[Alert]:
             AlertKind.BLOCKED_WORKER, "bad", worker.name,
             describe_stalled(worker.name, stalled, facts.now_ms),
             f"Messages of {list_names(others)} may wait for it too. " * bool(others)
-            + "If the message blocks it again and again, delete or move it; then stop the worker, "
-            "so that its supervisor starts it again.",
+            + remedy_of_stalled(None),
             stalled.since_ms, stalled.queue or None,
         )  # fmt: skip
 

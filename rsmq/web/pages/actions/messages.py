@@ -58,12 +58,20 @@ def _of(fields: Fields) -> str:
 
 
 def _to_list(links: Links, fields: Fields) -> str:
-    return links.queue(_queue(fields), "messages")
+    return _origin(links, fields) or links.queue(_queue(fields), "messages")
 
 
 def _to_message(links: Links, fields: Fields) -> str:
     ids = _ids(fields)
-    return links.message(_queue(fields), ids[0]) if len(ids) == 1 else _to_list(links, fields)
+    if len(ids) != 1:
+        return _to_list(links, fields)
+    return _origin(links, fields) or links.message(_queue(fields), ids[0])
+
+
+def _origin(links: Links, fields: Fields) -> str | None:
+    """Return the page of a worker or a flow from which its message is changed; None without one."""
+    worker, flow = one(fields, "worker"), one(fields, "flow")
+    return links.worker(worker) if worker else links.flow(flow) if flow else None
 
 
 def _chosen(fields: Fields, *words: str) -> list[str]:
@@ -276,7 +284,8 @@ _VT = Input("vt", "Seconds", "number", "600", "From now on; 0 makes them visible
 _SEND_INPUTS = inputs_of(SEND, "group", "delay")
 _GROUP = _SEND_INPUTS[0]
 
-_IDS = frozenset({"ids"})
+#: The address of an action on messages: they, and the worker or flow whose page offers it.
+_IDS = frozenset({"ids", "worker", "flow"})
 
 ACTIONS = (
     PageAction(

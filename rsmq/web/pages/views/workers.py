@@ -8,17 +8,20 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass
 
+from rsmq.errors import QueueNotFound
+from rsmq.explain.sentences import remedy_of_stalled
 from rsmq.web.fields import Refused
 from rsmq.web.pages.formats import show_duration, show_number
 from rsmq.web.pages.held import hidden_of, suspect_of, visible_at
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import Figure
-from rsmq.web.routes.forms import QueueJson
+from rsmq.web.routes.forms import QueueJson, StoredJson
 from rsmq.web.routes.workers import (
     HeldJson,
     HeldMessagesJson,
     RunningCallJson,
     RunningCallsJson,
+    StalledJson,
     WorkerJson,
     WorkersJson,
 )
@@ -88,6 +91,8 @@ class WorkerPage:
         may_order: whether the caller may give it orders.
         held: the first messages in flight, and ``rest`` the number of the others.
         died_with: how many it had when it died, and ``visible`` those that wait for another one.
+        remedy: what to do about the message whose call blocks it; ``is_settled`` if that has left
+            its queue.
     """
 
     worker: WorkerRow
@@ -101,12 +106,14 @@ class WorkerPage:
     died_with: int
     last_visible_ms: int | None
     visible: int
+    remedy: str
+    is_settled: bool
 
 
 async def _show_one(call: PageCall) -> WorkerPage:
     """
     Return the values: three commands, and one for each queue with messages of the worker; of a dead
-    one, one more for each of the first five.
+    one, one more for each of the first five, and of a blocked one, one more for its message.
 
     Messages that are visible again are not in flight, so they are not listed.
     """
@@ -128,6 +135,7 @@ async def _show_one(call: PageCall) -> WorkerPage:
         still = Counter(each["queue"] for each in hidden)
         worker["in_flight"] = {name: still[name] for name in worker["in_flight"] | still}
     is_alive = worker["is_alive"]
+    receives = await _read_receives(call, worker["stalled"])
     return WorkerPage(
         worker, [] if is_alive else await _say_longer(call, hidden, worker["seen_ms"]),
         None if is_alive else suspect_of(hidden), _figures(worker, len(hidden)),
@@ -136,7 +144,28 @@ async def _show_one(call: PageCall) -> WorkerPage:
         held=hidden[:_MAX_LISTED], rest=max(len(hidden) - _MAX_LISTED, 0), died_with=len(held),
         last_visible_ms=max(map(visible_at, hidden), default=None),
         visible=sum(not each["is_hidden"] and each["visible_at_ms"] is not None for each in held),
+        remedy=remedy_of_stalled(receives), is_settled=receives == 0,
     )  # fmt: skip
+
+
+async def _read_receives(call: PageCall, stalled: StalledJson | None) -> int | None:
+    """
+    Return how often the message was received whose call blocks a worker.
+
+    Returns:
+        The number; 0 if it has left its queue, and None if the caller may not read it.
+    """
+    if stalled is None or not stalled["id"] or not call.may(Scope.PEEK, stalled["queue"]):
+        return None
+    names = {"queue": stalled["queue"], "id": stalled["id"]}
+    try:
+        return (await call.read(StoredJson, names, max_bytes=1))["receive_count"]
+    except QueueNotFound:
+        return 0
+    except Refused as error:
+        if error.code != "messageNotFound":
+            raise
+        return 0
 
 
 async def _read_running(call: PageCall, name: str) -> list[RunningCallJson]:
