@@ -102,6 +102,8 @@ def find_stalled_workers(
 
 #: A schedule is late after so many seconds.
 LATE_SECONDS = 60
+#: The begin of the failure of one whose queue does not exist.
+MISSING_QUEUE = "Queue not found: "
 #: From this share of ``maxmemory`` on, Redis is nearly full.
 FULL_SHARE = 0.8
 

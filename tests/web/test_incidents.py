@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from urllib.parse import urlencode
 
 import pytest
@@ -13,6 +14,7 @@ from rsmq.operations.plain import plain_command
 from rsmq.schedules.operations import fire_due_schedules
 from rsmq.tasks import RESULT, Tasks, chain
 from rsmq.web import create_app
+from rsmq.web.pages.action_runner import read_flash
 from rsmq.worker import fixed
 from rsmq.worker.operations import Identity, register_worker
 from tests.servers import Server, redis_7
@@ -33,15 +35,25 @@ async def test_a_schedule_whose_queue_was_deleted_says_by_whom_and_its_page_undo
     assert "sales" in (await queues.run_steps(fire_due_schedules(queues.namespace))).failures
     alert = (await _alerts(http))["late-schedule"]
     assert alert["text"] == "The schedule sales has failed 1 time."
-    assert "Queue not found: 'reports'" in alert["evidence"]
-    assert "kim deleted reports at " in alert["evidence"]
+    assert alert["evidence"].startswith("kim deleted reports at ")
+    assert alert["evidence"].endswith(
+        "can undo. Its failure: Queue not found: 'reports' (namespace 'rsmq'). It is tried again."
+    )
 
     page = await read_page(open_pages(http), "/schedules/sales")
     assert "Undo the deletion of reports" in page
-    assert "kim deleted the queue" in page
-    await run_action(http, "undo", id=deleted.id, queue="reports")
+    assert page.index("kim deleted the queue") < page.index("Queue not found")
+    reply = await run_action(http, "undo", id=deleted.id, queue="reports")
+    assert read_flash({"cookie": reply.headers["set-cookie"]}).text == (
+        "Queue reports restored, with 0 messages."
+    )
     assert (await queues.get_queue_attributes("reports")).messages == 0
-    assert "Undo the deletion" not in await read_page(http, "/schedules/sales")
+    page = await read_page(http, "/schedules/sales")
+    assert "Undo the deletion" not in page
+    assert "Its queue did not exist, and exists now. It is tried again at <time" in page
+    api = Http(http.app)
+    evidence = (await _alerts(api))["late-schedule"]["evidence"]
+    assert evidence == "Queue reports did not exist, and exists now. It is tried again."
     await run_action(http, "delete-queue", queue="reports", typed="reports")
     assert 'href="/actions/create-queue?queue=reports"' in await read_page(http, "/schedules/sales")
 
@@ -172,10 +184,18 @@ def test_a_redis_that_is_nearly_full_names_the_queue_with_the_most_bytes():
                 used = raw.info("memory")["used_memory"]
                 raw.config_set("maxmemory", round(used / 0.95))
             alert = (await _alerts(http))["memory"]
+            assert re.match(r"used_memory is [\d.]+ MB, maxmemory [\d.]+ MB\. ", alert["evidence"])
             assert "The bodies of large need the most: about 3.0 MB in 30 mes" in alert["evidence"]
+            assert (
+                "No live worker of this library listens to it: start one, or export and purge"
+            ) in alert["evidence"]
             assert alert["queue"] == "large"
             assert '<a href="/queues/large">large</a>' in await read_page(open_pages(http), "/")
             assert 'href="/actions/purge?queue=large">Purge it' in await read_page(
+                http, "/queues/large"
+            )
+            export = "/api/v1/queues/large/messages:export?format=jsonl"
+            assert f'href="{export}" download>Export its messages' in await read_page(
                 http, "/queues/large"
             )
             asked = await read_page(http, "/actions/purge?queue=large")

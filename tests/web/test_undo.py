@@ -27,9 +27,10 @@ async def test_what_is_deleted_with_undo_can_be_restored(http, queues):
     assert listed["off"] is None
     kinds = ["delete-messages", "delete-messages", "delete-queue", "purge"]
     assert sorted(each["kind"] for each in listed["deletions"]) == kinds
-    for answer, count in zip(reversed(answers), (0, 2, 1, 1), strict=True):
+    in_order = ("delete-queue", "purge", "delete-messages", "delete-messages")
+    for answer, kind, count in zip(reversed(answers), in_order, (0, 2, 1, 1), strict=True):
         restored = await http("POST", f"/undo/{answer['undo']['id']}")
-        assert restored.json == {"queue": "q", "messages": count, "in_queue": 0}
+        assert restored.json == {"kind": kind, "queue": "q", "messages": count, "in_queue": 0}
     assert {m.id for m in await queues.peek_messages("q")} == set(ids)
     again = await http("POST", f"/undo/{answers[0]['undo']['id']}")
     assert (again.status, again.json["code"]) == (409, "notPossible")

@@ -16,6 +16,7 @@ from rsmq.explain.causes import Cause, causes_of_message, causes_of_queue
 from rsmq.explain.observed import (
     FULL_SHARE,
     IDLE_MINUTES,
+    MISSING_QUEUE,
     ObservedQueue,
     find_late_schedules,
     find_stalled_workers,
@@ -44,6 +45,7 @@ _GROWTH_MINUTES, _FASTER, _MIN_GROWTH = 15, 1.05, 100
 _GROWING_MINUTES, _OF_MINUTES = 3, 5
 #: A history is not recorded after so many minutes.
 _UNRECORDED_MINUTES = 5
+_NOTHING_RECEIVED = f"nothing was received in the last {IDLE_MINUTES} minutes"
 #: A purge of more messages is shown.
 _MIN_PURGED = 100
 
@@ -123,18 +125,29 @@ def _find_full_memory(facts: AlertFacts) -> Iterator[Alert]:
         return
     used, limit = facts.memory
     largest = max(facts.bodies, key=lambda name: facts.bodies[name], default=None)
-    bodies = ""
-    if largest is not None:
-        number = format_count(facts.states[largest].messages, "message")
-        bodies = (
-            f" The bodies of {largest} need the most: about {facts.bodies[largest] / 1e6:,.1f} MB "
-            f"in {number}."
-        )
+    bodies = "" if largest is None else _describe_largest(facts, facts.states[largest])
     yield Alert(
         AlertKind.MEMORY, "bad" if used / limit >= (1 + FULL_SHARE) / 2 else "warn", "",
         describe_memory(facts.memory),
-        f"used_memory is {format_count(used, 'byte')}, maxmemory {limit:,}.{bodies}", None, largest,
+        f"used_memory is {used / 1e6:,.1f} MB, maxmemory {limit / 1e6:,.1f} MB.{bodies} Raise "
+        "maxmemory to win time.", None, largest,
     )  # fmt: skip
+
+
+def _describe_largest(facts: AlertFacts, state: QueueBacklog) -> str:
+    """Return what the queue whose bodies need the most memory has, and what to do about it."""
+    queue, number = facts.observe(state), format_count(state.messages, "message")
+    text = (
+        f" The bodies of {state.name} need the most: about {facts.bodies[state.name] / 1e6:,.1f} "
+        f"MB in {number}."
+    )
+    if queue.live_workers:
+        return f"{text} Its page can export and purge them."
+    since = f", and {_NOTHING_RECEIVED}" if queue.received_lately == 0 else ""
+    return (
+        f"{text} No live worker of this library listens to it{since}: start one, or export and "
+        "purge them on its page."
+    )
 
 
 #: The causes for which a node of a flow waits until an operator acts.
@@ -188,7 +201,7 @@ def _not_received(state: QueueBacklog, queue: ObservedQueue) -> Iterator[Alert]:
         + (
             "It is not recorded whether other consumers receive."
             if queue.received_lately is None
-            else f"Nothing was received in the last {IDLE_MINUTES} minutes."
+            else f"{_NOTHING_RECEIVED.capitalize()}."
         ),
         int(since), state.name,
     )  # fmt: skip
@@ -300,13 +313,18 @@ def _find_late_schedules(facts: AlertFacts) -> Iterator[Alert]:
 def _describe_failure(schedule: StoredSchedule, facts: AlertFacts) -> str:
     """Return why a schedule fails, and who has deleted its queue, if that can be undone."""
     queue = schedule.definition.queue if schedule.definition else None
-    text = f"{(schedule.failure or 'The cause is not known').rstrip('.')}. It is tried again."
+    failure = (schedule.failure or "The cause is not known").rstrip(".")
+    if queue in facts.states and failure.startswith(MISSING_QUEUE):
+        return f"Queue {queue} did not exist, and exists now. It is tried again."
     for each in facts.deletions:
         if each.queue == queue and each.is_open(facts.now_ms, DeletionKind.DELETE_QUEUE):
             at = format_moment(each.deleted_ms, facts.now_ms)
             by = "A caller" if each.by in {"", UNKNOWN_CALLER} else each.by
-            return f"{text} {by} deleted {queue} at {at}, which the page of the schedule can undo."
-    return text
+            return (
+                f"{by} deleted {queue} at {at}, which the page of the schedule can undo. Its "
+                f"failure: {failure.partition('. ')[0]}. It is tried again."
+            )
+    return f"{failure}. It is tried again."
 
 
 def _find_missing_records(facts: AlertFacts) -> Iterator[Alert]:

@@ -90,7 +90,12 @@ async def _undo(call: ApiCall) -> ApiAnswer:
     call.allow(scope_of(found), found.queue)
     restored = await trash.undo(id)
     return ApiAnswer(
-        {"queue": restored.queue, "messages": restored.messages, "in_queue": restored.in_queue}
+        {
+            "kind": found.kind,
+            "queue": restored.queue,
+            "messages": restored.messages,
+            "in_queue": restored.in_queue,
+        }
     )
 
 
@@ -105,6 +110,7 @@ ROUTES = (
         "Restore what was deleted; it needs the scope that the deletion needed.", _undo,
         ("trash.undo",), queue_of=_queue_of,
         result=(
+            Field("kind", Shape.TEXT, "The kind of the deletion, as in GET /undo."),
             Field("queue", Shape.TEXT, "The name of the queue."),
             Field("messages", Shape.WHOLE, "The messages that were restored."),
             Field("in_queue", Shape.WHOLE, "Those that had returned by another way."),

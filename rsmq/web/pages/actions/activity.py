@@ -34,7 +34,10 @@ def _to_restored(links: Links, fields: Fields) -> str:
 
 
 def _restored(_: Fields, answer: Mapping[str, Any]) -> Done:
-    text = f"{plural(answer['messages'], 'message')} of {show_name(answer['queue'])} restored"
+    queue, messages = show_name(answer["queue"]), plural(answer["messages"], "message")
+    text = f"{messages} of {queue} restored"
+    if answer["kind"] == DeletionKind.DELETE_QUEUE:
+        text = f"Queue {queue} restored, with {messages}"
     others = answer["in_queue"]
     more = f"; {plural(others, 'message')} had returned by another way" if others else ""
     return Done(f"{text}{more}.")

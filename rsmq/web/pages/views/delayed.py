@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from rsmq.errors import QueueNotFound
-from rsmq.explain.observed import LATE_SECONDS
+from rsmq.explain.observed import LATE_SECONDS, MISSING_QUEUE
 from rsmq.trash.deletion import DeletionKind
 from rsmq.vocabulary.sends import SCHEDULE, ValueKind
 from rsmq.web.pages.formats import show_duration, show_number
@@ -141,6 +141,8 @@ class SchedulePage:
         facts: titles and values of its settings.
         remedy: the deletion of its queue; an empty record if there is none, and None if the queue
             exists.
+        is_found: whether it failed because its queue did not exist, which exists now.
+        again_ms: when it is tried again.
     """
 
     schedule: Mapping[str, Any]
@@ -148,10 +150,12 @@ class SchedulePage:
     facts: list[tuple[str, str]]
     body: str | None
     is_binary: bool
-    upcoming: list[float | None]
+    upcoming: list[float]
     sent_ms: float | None
     failed_ms: float | None
     remedy: Mapping[str, Any] | None
+    is_found: bool
+    again_ms: float | None
 
 
 async def _show_one(call: PageCall) -> SchedulePage:
@@ -164,13 +168,17 @@ async def _show_one(call: PageCall) -> SchedulePage:
         ("defined by", _SOURCES.get(schedule["source"], "")),
         ("version", str(schedule["version"])),
     ]
-    body = schedule.get("body")
+    body, failure = schedule.get("body"), schedule["failure"]
+    remedy = await _find_remedy(call, schedule) if failure else None
+    now_ms = time.time() * 1000
     return SchedulePage(
         schedule, _row_of(schedule), facts, body,
         is_binary=body is None and schedule.get("body_base64") is not None,
-        upcoming=list(map(_ms, schedule["upcoming"])), sent_ms=_ms(schedule["last_sent_at"]),
-        failed_ms=_ms(schedule["failed_at"]),
-        remedy=await _find_remedy(call, schedule) if schedule["failure"] else None,
+        upcoming=[ms for each in schedule["upcoming"] if (ms := _ms(each)) and ms > now_ms],
+        sent_ms=_ms(schedule["last_sent_at"]),
+        failed_ms=_ms(schedule["failed_at"]), remedy=remedy,
+        is_found=remedy is None and (failure or "").startswith(MISSING_QUEUE),
+        again_ms=_ms(schedule["next_attempt_at"]),
     )  # fmt: skip
 
 
