@@ -305,9 +305,8 @@ def test_a_worker_is_given_orders_on_its_page(run):
         assert "Resume" not in page
         confirm = _text((await http("GET", "/actions/worker-concurrency?worker=w1")).content)
         assert "It runs at most 8 calls at once now." in confirm
-        assert "A supervisor starts the process again" in _text(
-            (await http("GET", "/actions/stop-worker?worker=w1")).content
-        )
+        confirm = _text((await http("GET", "/actions/stop-worker?worker=w1")).content)
+        assert "If it has a supervisor, that starts it again, with the version" in confirm
 
         async def act(action, **fields):
             body = urlencode({"worker": "w1", **fields}).encode()
@@ -325,6 +324,13 @@ def test_a_worker_is_given_orders_on_its_page(run):
         page = (await http("GET", "/workers/w1")).content.decode()
         assert '<span class="mark warn">paused</span>' in page
         assert "Resume" in page
+        await queues.run(plain_command("HDEL", queues.namespace.workers, "w1"))  # as it has
+        http = Http(create_app(queues, auth=False), prefix="", headers=http.headers)
+        gone = await http("GET", "/workers/w1")
+        assert gone.status == 404
+        assert re.search(r"At \d\d:\d\d:\d\d UTC a caller stopped it\.", _text(gone.content))
+        never = await http("GET", "/workers/w2")
+        assert "stopped it" not in _text(never.content)
 
     run(test)
 

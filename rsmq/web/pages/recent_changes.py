@@ -27,6 +27,7 @@ _ACTS = {
     "paused": ("POST /queues/{queue}:pause", "paused it"),
     "purged": ("POST /queues/{queue}:purge", "purged it"),
 }
+_STOP = "POST /workers/{worker}:stop"
 _ATTRIBUTES, _MOVE = "PATCH /queues/{queue}", "POST /queues/{queue}/messages:move"
 
 #: Changes of a queue that charts mark, and how many moments they mark at most.
@@ -132,6 +133,14 @@ def say_marks(entries: Entries, minute_ms: float) -> list[str]:
         if is_mark and end_ms - _RECENT_MS < _at_ms(entry) < end_ms:
             return [f"{_when_and_who(entry)} noted a change: {show_name(entry['target'])}."]
     return []
+
+
+def say_stop(entries: Entries, worker: str) -> str:
+    """Return who has stopped a worker last, as a sentence; empty if it is not known."""
+    for entry in _done(entries, _STOP):
+        if entry.get("target") == worker:
+            return f"{_when_and_who(entry)} stopped it."
+    return ""
 
 
 _TIMEOUT = "visibility timeout"

@@ -69,8 +69,9 @@ async def _effect_of_concurrency(call: PageCall, fields: Fields) -> Effect:
 
 async def _effect_of_stop(call: PageCall, fields: Fields) -> Effect:  # noqa: ARG001 - as others
     return Effect(
-        f"{show_name(_worker(fields))} stops as by SIGTERM: calls have its grace period to end. A "
-        "supervisor starts the process again; then this is a restart."
+        f"{show_name(_worker(fields))} stops as by SIGTERM: calls have its grace period to end. If "
+        "it has a supervisor, that starts it again, with the version that is installed then. To "
+        "keep it stopped, end the supervisor; to replace a version, install another one first."
     )
 
 

@@ -13,6 +13,7 @@ from rsmq.explain.sentences import remedy_of_stalled
 from rsmq.web.fields import Refused
 from rsmq.web.pages.formats import show_duration, show_number
 from rsmq.web.pages.held import hidden_of, suspect_of, visible_at
+from rsmq.web.pages.recent_changes import read_changes, say_stop
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import Figure
 from rsmq.web.routes.forms import QueueJson, StoredJson
@@ -121,12 +122,13 @@ async def _show_one(call: PageCall) -> WorkerPage:
     found = await call.read(WorkersJson)
     worker = next((_row(each) for each in found["workers"] if each["name"] == name), None)
     if worker is None:
+        stop = say_stop(await read_changes(call), name)
         raise Refused(
             "workerNotFound",
-            "There is no such worker",
+            "This worker does not run" if stop else "There is no such worker",
             status=404,
             value=name,
-            hint="One that has shut down is not listed, and a dead one for a day.",
+            hint=f"{stop} One that has shut down is not listed, and a dead one for a day.".lstrip(),
         )
     held = (await call.read(HeldMessagesJson, {"worker": name}))["messages"]
     hidden = hidden_of(held)
