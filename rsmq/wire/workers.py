@@ -75,6 +75,7 @@ class WorkerInfo:
         paused: whether it was ordered to receive nothing.
         calls: by queue and task, how many calls ran then; those without a task under an empty name.
         stalled: the handlers that it can't call; None if it can call all.
+        outcomes: by queue, how many messages it had handled, and how often a handler had failed.
         failures: by queue, the last failure of a handler; of the five queues that failed last.
     """
 
@@ -93,6 +94,7 @@ class WorkerInfo:
     paused: bool = False
     calls: dict[str, dict[str, int]] = field(default_factory=dict)
     stalled: StalledHandlers | None = None
+    outcomes: dict[str, tuple[int, int]] = field(default_factory=dict)
     failures: dict[str, LastFailure] = field(default_factory=dict)
 
     def restrict(self, may_see: Callable[[str], bool]) -> WorkerInfo:
@@ -103,7 +105,10 @@ class WorkerInfo:
         queues = {name: number for name, number in self.queues.items() if may_see(name)}
         calls = {name: tasks for name, tasks in self.calls.items() if may_see(name)}
         failures = {name: each for name, each in self.failures.items() if may_see(name)}
-        return replace(self, queues=queues, calls=calls, stalled=stalled, failures=failures)
+        outcomes = {name: each for name, each in self.outcomes.items() if may_see(name)}
+        return replace(
+            self, queues=queues, calls=calls, stalled=stalled, outcomes=outcomes, failures=failures
+        )
 
 
 def read_worker(now: int, name: str, entry: bytes) -> WorkerInfo | None:
@@ -135,6 +140,10 @@ def read_worker(now: int, name: str, entry: bytes) -> WorkerInfo | None:
                 for queue, tasks in info.get("calls", {}).items()
             },
             stalled=_read_stalled(info.get("stalled")),
+            outcomes={
+                str(queue): (int(handled), int(failed))
+                for queue, (handled, failed) in info.get("outcomes", {}).items()
+            },
             failures={
                 str(queue): LastFailure(int(at_ms), str(error))
                 for queue, (at_ms, error) in info.get("failures", {}).items()

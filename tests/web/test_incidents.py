@@ -244,7 +244,7 @@ async def test_a_deploy_that_doubled_the_failures_of_a_task_is_named_with_its_ma
             "orders": [now * 1000, error if name == "new" else "ValueError"],
             "mail": [1, "x"],
         }
-        info = {"queues": {"orders": 0, "mail": 0}, "handled": handled, "failed": failed}
+        info = {"queues": {"orders": 0}, "outcomes": {"orders": [handled, failed]}}
         await queues.run(
             register_worker(worker, {**info, "failures": failures}, ttl=60, dead="token")
         )
@@ -272,10 +272,55 @@ async def test_a_deploy_that_doubled_the_failures_of_a_task_is_named_with_its_ma
     assert "noted a change: v2.5" not in home
     page = await read_page(http, "/workers/new")
     assert f'<td class="mono fill">{error}</td>' in page
-    assert "30 % of its calls" in page
     tasks = await read_page(http, "/tasks?queue=orders")
     assert "11 % now, 2 % before" in tasks
     assert "v2.4" in tasks
+
+
+async def test_a_worker_that_fails_more_than_the_others_is_named_although_it_has_few_calls(
+    http, queues
+):
+    await queues.create_queue("orders")
+    now = int((await queues.run(plain_command("TIME", key=queues.namespace.workers)))[0]) * 1000
+
+    async def read(own, *, ago_ms=60_000, others=(("old", 990, 10),)):
+        rows = (("new", *own), *others)
+        for name, handled, failed in rows:
+            worker = Identity(queues.namespace, name, f"token-{name}")
+            info = {
+                "since_ms": now - 90_000, "queues": {"orders": 0},
+                "outcomes": {"orders": [handled, failed]},
+                "failures": {"orders": [now - ago_ms, "TimeoutError: a-secret"]},
+            }  # fmt: skip
+            await queues.run(register_worker(worker, info, ttl=60, dead=f"token-{name}"))
+        return (await _alerts(Http(create_app(queues, auth=False)))).get("failing-worker")
+
+    assert await read((9, 6), others=()) is None
+    assert await read((9, 6), others=(("old", 40, 0),)) is None  # of too few calls
+    assert await read((11, 4)) is None
+    assert await read((91, 9)) is None
+    assert await read((9, 6), ago_ms=3_700_000) is None
+    assert await read((9, 6), others=(("old", 880, 120),)) is None
+    alert = await read((9, 6))
+    assert alert["text"] == (
+        "Worker new fails more often than the others of orders: 40% of its calls, the others 1%."
+    )
+    assert alert["evidence"] == (
+        "Since its start 6 of 15 calls failed, of the others 10 of 1,000. Its last error is "
+        "TimeoutError. If it runs a new version, stop new. If its supervisor starts it again with "
+        "the same version, take the version back."
+    )
+    assert [alert[name] for name in ("subject", "worker", "queue")] == ["new", "new", "orders"]
+    assert alert["since_ms"] == now - 90_000
+    await _mark(queues, "v2.4", now - 95_000)
+    http = open_pages(Http(create_app(queues, auth=False)))
+    home = await read_page(http, "/")
+    assert '<a href="/workers/new">new</a>' in home
+    assert "noted a change: v2.4." in home
+    assert "<code>TimeoutError: a-secret</code>" in home
+    assert '<td class="number">9</td><td class="number">6</td>' in await read_page(
+        http, "/workers/new"
+    )
 
 
 async def test_a_limit_key_that_floods_a_queue_is_named_with_the_limits(http, queues):

@@ -29,6 +29,7 @@ class AlertKind(Enum):
     LATE_SCHEDULE = "late-schedule"
     FLOW_STUCK = "flow-stuck"
     FAILING = "failing"
+    FAILING_WORKER = "failing-worker"
     PAUSED = "paused"
     FLOODED = "flooded"
     GROWING = "growing"

@@ -1,5 +1,5 @@
 """
-The rule about tasks that fail more often than before.
+The rules about tasks that fail more often than before, and workers that do so than others.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from rsmq.explain.alerts.alert import Alert, AlertKind
 from rsmq.explain.alerts.facts import AlertFacts
-from rsmq.history.call_records import TaskFigures
 from rsmq.wire.workers import WorkerInfo
 
 #: The last full minutes are compared with those of the hour before. Workers write once a minute, so
@@ -18,8 +17,12 @@ _RECENT_MINUTES = 3
 #: A task fails more if so many calls of the last minutes failed, this share of them, and if that is
 #: so many times the share before. Of fewer calls before, that is not known.
 _MIN_FAILED, _MIN_SHARE, _TIMES, _MIN_CALLS = 10, 0.04, 2, 50
-#: A worker fails more than the others of its queue if its share is so many times as large.
-_OF_OTHERS = 2
+#: A worker fails more than the others of its queue if its share is so many times as large, and so
+#: many of its calls failed.
+_OF_OTHERS, _MIN_WORKER_FAILED = 2, 5
+#: It has an alert of its own from this share on, if that is so many times that of the others, for
+#: so long after its last failure.
+_MIN_WORKER_SHARE, _FAR_OF_OTHERS, _RECENT_FAILURE_MS = 0.1, 4, 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,47 +87,92 @@ def find_failing_tasks(facts: AlertFacts) -> Iterator[Alert]:
         if not found.are_more:
             continue
         name = f"Task {task.task} of {task.queue}" if task.task else f"The handler of {task.queue}"
-        worst = _find_worst(task, facts.workers)
+        worst = _find_worst(task.queue, facts.workers)
         yield Alert(
             AlertKind.FAILING, "warn", task.task or task.queue,
             f"{name} fails more often: {found.share:.0%} of its calls, before "
             f"{found.share_before:.0%}.",
             f"In the last {_RECENT_MINUTES} minutes {found.failed:,} of {found.calls:,} calls "
             f"failed, in the hour before {found.failed_before:,} of {found.calls_before:,}."
-            f"{'' if worst is None else _accuse(*worst, task.queue)}",
+            f"{'' if worst is None else _accuse(worst, task.queue)}",
             task.start_ms + found.began * task.step * 1000, task.queue,
-            worker=None if worst is None else worst[0].name,
+            worker=None if worst is None else worst.worker.name,
         )  # fmt: skip
 
 
-def _find_worst(
-    task: TaskFigures, workers: Sequence[WorkerInfo]
-) -> tuple[WorkerInfo, float] | None:
-    """Return the worker of a queue that fails more than all others, and the share of these."""
-    of_queue = [each for each in workers if each.alive and task.queue in each.queues]
-    worst = max(of_queue, key=share_of_failures, default=None)
-    others = [each for each in of_queue if each is not worst]
-    if worst is None or not others:
-        return None
-    failed = sum(each.failed for each in others)
-    share = failed / max(sum(each.handled for each in others) + failed, 1)
-    if worst.failed < _MIN_FAILED or share_of_failures(worst) < _OF_OTHERS * share:
-        return None
-    return worst, share
+def find_failing_workers(facts: AlertFacts) -> Iterator[Alert]:
+    """
+    Find workers that fail far more often than the others of a queue, as one with a new version.
+
+    They may have few calls, so that their queue does not fail more often.
+    """
+    named = {each.worker for each in find_failing_tasks(facts)}
+    for queue in sorted({name for each in facts.workers for name in each.outcomes}):
+        worst = _find_worst(queue, facts.workers)
+        if worst is None or worst.worker.name in named:
+            continue
+        failure = worst.worker.failures.get(queue)
+        if failure is None or facts.now_ms - failure.at_ms > _RECENT_FAILURE_MS:
+            continue
+        least = max(_MIN_WORKER_SHARE, _FAR_OF_OTHERS * worst.others_share)
+        if worst.share < least or worst.others_calls < _MIN_CALLS:
+            continue
+        named.add(worst.worker.name)
+        yield Alert(
+            AlertKind.FAILING_WORKER, "warn", worst.worker.name,
+            f"Worker {worst.worker.name} fails more often than the others of {queue}: "
+            f"{worst.share:.0%} of its calls, the others {worst.others_share:.0%}.",
+            f"Since its start {worst.failed:,} of {worst.calls:,} calls failed, of the others "
+            f"{worst.others_failed:,} of {worst.others_calls:,}.{_advise(worst.worker, queue)}",
+            worst.worker.since_ms, queue, worker=worst.worker.name,
+        )  # fmt: skip
 
 
-def _accuse(worst: WorkerInfo, of_others: float, queue: str) -> str:
-    """Return what the worst worker of a queue does, and what to do. No text may quote a body."""
-    failure = worst.failures.get(queue)
-    error = "" if failure is None else f" Its last error is {failure.kind}."
+@dataclass(frozen=True, slots=True)
+class WorstWorker:
+    """The worker of a queue that fails the most: its calls of it, and those of the others."""
+
+    worker: WorkerInfo
+    calls: int
+    failed: int
+    others_calls: int
+    others_failed: int
+
+    @property
+    def share(self) -> float:
+        return self.failed / max(self.calls, 1)
+
+    @property
+    def others_share(self) -> float:
+        return self.others_failed / max(self.others_calls, 1)
+
+
+def _find_worst(queue: str, workers: Sequence[WorkerInfo]) -> WorstWorker | None:
+    """Return which worker of a queue fails more than all others together; None without one."""
+    of_queue = [each for each in workers if each.alive and any(each.outcomes.get(queue, ()))]
+    if len(of_queue) < 2:  # noqa: PLR2004 - it is compared with others
+        return None
+    handled, failed = (sum(each.outcomes[queue][at] for each in of_queue) for at in (0, 1))
+    worker = max(of_queue, key=lambda each: each.outcomes[queue][1] / sum(each.outcomes[queue]))
+    own_handled, own_failed = worker.outcomes[queue]
+    own, others_failed = own_handled + own_failed, failed - own_failed
+    worst = WorstWorker(worker, own, own_failed, handled + failed - own, others_failed)
+    is_clear = own_failed >= _MIN_WORKER_FAILED and worst.share >= _OF_OTHERS * worst.others_share
+    return worst if is_clear else None
+
+
+def _accuse(worst: WorstWorker, queue: str) -> str:
     return (
-        f" Of its workers {worst.name} fails the most: {share_of_failures(worst):.0%} of its calls "
-        f"since its start, the others {of_others:.0%}.{error} If it runs a new version, stop "
-        f"{worst.name}. If its supervisor starts it again with the same version, take the version "
-        "back."
+        f" Of its workers {worst.worker.name} fails the most: {worst.share:.0%} of its calls since "
+        f"its start, the others {worst.others_share:.0%}.{_advise(worst.worker, queue)}"
     )
 
 
-def share_of_failures(worker: WorkerInfo) -> float:
-    """Return which share of the calls of a worker has failed since its start."""
-    return worker.failed / max(worker.handled + worker.failed, 1)
+def _advise(worker: WorkerInfo, queue: str) -> str:
+    """Return the last error of a worker, and what to do. The text of an error may quote a body."""
+    failure = worker.failures.get(queue)
+    error = "" if failure is None else f" Its last error is {failure.kind}."
+    return (
+        f"{error} If it runs a new version, stop {worker.name}. If its supervisor starts it again "
+        "with the same version, take the version back."
+    )

@@ -10,7 +10,7 @@ from rsmq.errors.printable import format_count
 from rsmq.explain.alerts.alert import CAUSES, Alert, AlertKind, format_span, list_names
 from rsmq.explain.alerts.crashes import find_crash_loops, find_dead_workers, received_again
 from rsmq.explain.alerts.facts import AlertFacts, dead_letter_queues
-from rsmq.explain.alerts.failures import find_failing_tasks
+from rsmq.explain.alerts.failures import find_failing_tasks, find_failing_workers
 from rsmq.explain.alerts.restarts import find_not_restarted
 from rsmq.explain.causes import Cause, causes_of_message, causes_of_queue
 from rsmq.explain.observed import (
@@ -375,6 +375,7 @@ _RULES: tuple[Callable[[AlertFacts], Iterator[Alert]], ...] = (
     _find_full_memory,
     _find_stopped_webhooks,
     find_failing_tasks,
+    find_failing_workers,
     _find_stuck_flows,
     _find_new_dead_letters,
     _find_late_schedules,

@@ -54,6 +54,9 @@ class WorkerJson(TypedDict):
     paused: Annotated[bool, "Whether it was ordered to receive nothing."]
     calls: Annotated[dict[str, dict[str, int]], "By queue and task, the calls that ran."]
     stalled: Annotated[StalledJson | None, "Why an alive one can't call handlers."]
+    outcomes: Annotated[
+        dict[str, tuple[int, int]], "By queue, the messages handled, and the failures of handlers."
+    ]
     failures: Annotated[
         dict[str, FailureJson],
         "By queue, the last failure, of the five that failed last; needs peek.",

@@ -505,6 +505,7 @@ class WorkerLoop:
             "calls": count_calls(self.run_queue),
             **({"paused": True} if self._orders.is_paused else {}),
             **self._stalls.describe(),
+            "outcomes": self._settler.outcomes,
             **({"failures": self._settler.failures} if self._settler.failures else {}),
         }
 

@@ -96,6 +96,7 @@ class Settler:
     Attributes:
         numbers: the counters of the worker.
         tally: its calls of this minute, by task.
+        outcomes: by queue, how many were handled, and how many failed.
         failures: Unix ms and text of the last failure, of the queues that failed last.
         lost: the messages that were lost while their calls ran, in this turn of the loop.
     """
@@ -106,6 +107,7 @@ class Settler:
         self.numbers = Numbers()
         self._stored_bodies = stored_bodies
         self.tally = CallTally()
+        self.outcomes: dict[str, tuple[int, int]] = {}
         self.failures: dict[str, tuple[int, str]] = {}
         self.lost: list[tuple[Lane, Lease]] = []
         self._connection = connection
@@ -192,7 +194,7 @@ class Settler:
             self.numbers.hung += 1  # else it was counted when the call was abandoned
         decision = Decision(lane, lease, outcome, failure)
         if decision.is_failure:
-            self.numbers.failed += 1
+            self._count(lane.name, failed=1)
             self.failures.pop(lane.name, None)
             self.failures[lane.name] = _describe_failure(failure)
             if len(self.failures) > _MAX_FAILURES:
@@ -203,6 +205,12 @@ class Settler:
             self._pending.dead_letters.add(kind, decision)
         else:
             self._add_retry_or_drop(decision)
+
+    def _count(self, queue: str, *, handled: int = 0, failed: int = 0) -> None:
+        self.numbers.handled += handled
+        self.numbers.failed += failed
+        before = self.outcomes.get(queue, (0, 0))
+        self.outcomes[queue] = before[0] + handled, before[1] + failed
 
     def _add_retry_or_drop(self, decision: Decision) -> None:
         lane, lease, outcome = decision.lane, decision.lease, decision.outcome
@@ -448,7 +456,7 @@ class Settler:
             self.numbers.released += len(finished)
             self._hooks.call("after_release", lane.name, len(finished))
         elif kind.reason == "handled":
-            self.numbers.handled += len(finished)
+            self._count(lane.name, handled=len(finished))
             self._report_successes(lane, finished)
         else:
             for decision, digit in zip(items, results, strict=True):

@@ -155,7 +155,8 @@ async def _draw_calls(
 #: The queues that have an area of their own, and the number of the colour of failures.
 _BUSIEST, _FAILED = 5, 7
 #: Alerts of acts of users, or caused by another visibility timeout.
-_BY_PEOPLE = {"paused", "purged", "received-again", "new-dead-letters", "failing"}
+_FAILING = {"failing", "failing-worker"}
+_BY_PEOPLE = {"paused", "purged", "received-again", "new-dead-letters", *_FAILING}
 
 
 async def _with_changes(
@@ -180,7 +181,7 @@ async def _with_changes(
 
 def _failure(alert: AlertJson, workers: list[WorkerJson]) -> FailureJson | None:
     """Return the last error of failing tasks: of the worker that fails the most, or of any."""
-    if alert["kind"] != "failing" or alert["queue"] is None:
+    if alert["kind"] not in _FAILING or alert["queue"] is None:
         return None
     found = [
         each["failures"][alert["queue"]]
@@ -199,7 +200,7 @@ def _notes(alert: AlertJson, entries: Entries, now_ms: float) -> list[str]:
     queue = alert["queue"]
     if not entries or alert["kind"] not in _BY_PEOPLE or queue is None:
         return []
-    if alert["kind"] == "failing":
+    if alert["kind"] in _FAILING:
         return say_marks(entries, alert["since_ms"] or 0)
     if alert["kind"] in {"paused", "purged"}:
         who = say_who(entries, alert["kind"], queue, alert["since_ms"] or 0)
