@@ -401,15 +401,38 @@ def describe_flood(facts: ObservedQueue) -> str:
     held = f", and {found.held_back:,} more are held back" if found.held_back else ""
     limits = []
     if found.name.max_running:
-        limits.append(f"the key lets {found.name.max_running:,} of its messages run at a time")
+        limits.append(f"of the key {found.name.max_running:,} at a time, as its sends say")
     if attributes.max_running or attributes.rate:
-        limits.append(f"the queue allows {_show_limits(attributes)}")
-    text = f" {' and '.join(limits).capitalize()}." if limits else ""
+        limits.append(f"of the whole queue {_show_limits(attributes)}, as its limits say")
+    text = f" There may run {'; '.join(limits)}." if limits else ""
     others = format_count(found.total - found.admitted, "message")
     return (
         f"{kind} {name} floods queue {facts.name}: it has {found.admitted:,} of the "
         f"{format_count(found.total)} that may run{held}. So {others} of others "
         f"{'waits' if found.total - found.admitted == 1 else 'wait'} among them.{text}"
+    )
+
+
+def remedy_of_flood(facts: ObservedQueue) -> str:
+    """Return what to do about a group or limit key that holds up the others."""
+    slots, most = sum(each.slots for each in facts.live_workers), facts.attributes.max_running
+    if most and (not slots or most < slots):
+        hint = f": its workers have {slots:,} slots" if slots else ""
+        first = f"Raise the limit of {format_count(most, 'message')} in flight{hint}."
+    elif slots:
+        first = f"Start more workers: those that listen have {slots:,} slots, which are the limit."
+    else:
+        first = "Start more consumers."
+    rates, speed = facts.present_rates, ""
+    if rates is not None and rates.received_per_minute:
+        seconds = facts.attributes.visible_messages / rates.received_per_minute * 60
+        speed = (
+            f" In the last {format_span(rates.seconds)} {rates.received_per_minute:,.0f} a minute "
+            f"were received; at this rate it takes about {format_span(seconds)}."
+        )
+    return (
+        f"{first} Or move or delete messages of the key. Its sender may pass a smaller max_running "
+        f"with each message, so that other keys have their turns.{speed}"
     )
 
 

@@ -340,15 +340,29 @@ async def test_a_limit_key_that_floods_a_queue_is_named_with_the_limits(http, qu
     alert = (await _alerts(http))["flooded"]
     assert alert["text"] == (
         "Limit key acme floods queue imports: it has 200 of the 204 messages that may run, and 60 "
-        "more are held back. So 4 messages of others wait among them. The key lets 200 of its "
-        "messages run at a time."
+        "more are held back. So 4 messages of others wait among them. There may run of the key 200 "
+        "at a time, as its sends say; of the whole queue 2 in flight, as its limits say."
     )
+    advice = "Or move or delete messages of the key. Its sender may pass a smaller max_running"
+    assert alert["evidence"].startswith(f"Raise the limit of 2 messages in flight. {advice}")
     why = (await http("GET", "/queues/imports/why")).json
     assert why["cause"] == "flooded"
-    assert "run at a time and the queue allows 2 in flight." in why["sentence"]
+    assert why["sentence"] == alert["text"]
     page = await read_page(open_pages(http), "/queues/imports")
     assert 'href="/actions/set-limits?queue=imports">Change the limits' in page
     assert 'href="/queues/imports">imports</a>' in await read_page(http, "/")
+
+    async def advise(slots, **limits):
+        worker = Identity(queues.namespace, "w", "token")
+        info = {"queues": {"imports": 0}, "slots": slots}
+        await queues.run(register_worker(worker, info, ttl=60, dead="token"))
+        await queues.set_queue_limits("imports", **limits)
+        return (await _alerts(Http(create_app(queues, auth=False))))["flooded"]["evidence"]
+
+    first = f"Raise the limit of 2 messages in flight: its workers have 8 slots. {advice}"
+    assert (await advise(8, max_running=2)).startswith(first)
+    first = f"Start more workers: those that listen have 8 slots, which are the limit. {advice}"
+    assert (await advise(8, max_running=50)).startswith(first)
 
 
 async def _mark(queues, text, at_ms):

@@ -5,7 +5,7 @@ The facts from which alerts follow, as they were read at one time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rsmq.explain.alerts.record import AlertRecord
 from rsmq.explain.observed import ObservedMessage, ObservedQueue
@@ -103,6 +103,7 @@ class AlertFacts:
         flows: the flows that may be stuck.
         tasks: the figures of tasks in the last hour.
         groups: of the queues of ``activities``, the group with the most messages.
+        limits: of the queues that a group floods, their attributes.
     """
 
     now_ms: int
@@ -123,13 +124,14 @@ class AlertFacts:
     flows: Sequence[WaitingFlow] = ()
     tasks: Sequence[TaskFigures] = ()
     groups: Mapping[str, LargestGroup] = field(default_factory=dict)
+    limits: Mapping[str, QueueAttributes] = field(default_factory=dict)
 
     def observe(self, state: QueueBacklog) -> ObservedQueue:
         """Return what is known of a queue, as ``why`` reads it of one."""
         observed = ObservedQueue(
             state.name,
             self.now_ms,
-            _attributes_of(state),
+            self._attributes_of(state),
             tuple(each for each in self.workers if state.name in each.queues),
             repeated=state.repeated,
             largest_group=self.groups.get(state.name),
@@ -138,6 +140,12 @@ class AlertFacts:
         )
         activity = self.activities.get(state.name)
         return observed if activity is None else with_rates(observed, activity)
+
+    def _attributes_of(self, state: QueueBacklog) -> QueueAttributes:
+        known, limits = _attributes_of(state), self.limits.get(state.name)
+        if limits is None:
+            return known
+        return replace(known, max_running=limits.max_running, rate=limits.rate)
 
 
 def _attributes_of(state: QueueBacklog) -> QueueAttributes:

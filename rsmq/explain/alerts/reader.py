@@ -25,11 +25,20 @@ from rsmq.explain.async_reader import observe_message
 from rsmq.explain.held import choose_dead, read_held
 from rsmq.explain.observed import find_repeated_deaths, is_nearly_full
 from rsmq.explain.operations import read_memory
-from rsmq.figures.facts import ACTIVITY, BODIES, GROUPS, LargestGroup, QueueActivity, QueueBacklog
+from rsmq.figures.facts import (
+    ACTIVITY,
+    ATTRIBUTES,
+    BODIES,
+    GROUPS,
+    LargestGroup,
+    QueueActivity,
+    QueueBacklog,
+)
 from rsmq.figures.reading import read_queues_in_steps
 from rsmq.history.call_records import TaskFigures
 from rsmq.jobs.flows.operations import list_flows, read_flow
 from rsmq.jobs.flows.status import FlowState, FlowStatus, NodeState
+from rsmq.model import QueueAttributes
 from rsmq.operations.plain import plain_command
 from rsmq.trash.deletion import Deletion
 from rsmq.webhooks.operations import list_push_targets
@@ -110,6 +119,7 @@ async def read_facts(
         await _read_waiting_flows(queues, now_ms) if sees_all else [],
         tasks,
         groups,
+        await _read_limits(queues, groups),
     )
 
 
@@ -129,6 +139,14 @@ async def _read_activities(
         {name: each[ACTIVITY] for name, each in found.items() if ACTIVITY in each},
         {name: group for name, each in found.items() if (group := each.get(GROUPS))},
     )
+
+
+async def _read_limits(
+    queues: Client, groups: Mapping[str, LargestGroup]
+) -> Mapping[str, QueueAttributes]:
+    names = [name for name, each in groups.items() if each.floods]
+    found = await queues.run_steps(read_queues_in_steps(queues.namespace, names, ATTRIBUTES))
+    return {name: each[ATTRIBUTES] for name, each in found.items()}
 
 
 async def _read_bodies(queues: Client, states: Mapping[str, QueueBacklog]) -> Mapping[str, int]:

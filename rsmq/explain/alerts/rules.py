@@ -31,6 +31,7 @@ from rsmq.explain.sentences import (
     describe_stalled,
     describe_target,
     format_moment,
+    remedy_of_flood,
     remedy_of_stalled,
 )
 from rsmq.figures.facts import QueueActivity, QueueBacklog
@@ -210,9 +211,7 @@ def _not_received(state: QueueBacklog, queue: ObservedQueue) -> Iterator[Alert]:
 def _flooded(state: QueueBacklog, queue: ObservedQueue) -> Alert:
     return Alert(
         AlertKind.FLOODED, "warn", state.name, describe_flood(queue),
-        "Raise the limit of the queue, or move or delete messages of the key. Its sender may pass "
-        "a smaller max_running, so that other keys have their turns.",
-        None, state.name,
+        remedy_of_flood(queue), None, state.name,
     )  # fmt: skip
 
 
