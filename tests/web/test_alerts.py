@@ -11,6 +11,7 @@ from rsmq.explain.alerts.alert import AlertKind
 from rsmq.explain.alerts.facts import AlertFacts, HeldMessages, RemovedMessage
 from rsmq.explain.alerts.rules import find_alerts
 from rsmq.figures.facts import QueueActivity, QueueBacklog, RepeatedReceives
+from rsmq.history.call_records import TaskFigures
 from rsmq.history.recorder import record_queues
 from rsmq.history.records import HistoryRecord, make_history
 from rsmq.operations.plain import plain_command
@@ -89,6 +90,40 @@ def test_a_queue_whose_messages_nobody_receives_is_wrong(waits, activity, listen
         workers=[_worker(queues={"q": 0})] if listens else [],
     )
     assert _kinds(facts) == [(AlertKind.NOT_RECEIVED, "q")] * is_wrong
+
+
+@pytest.mark.parametrize(
+    ("waits", "calls_of", "listens", "since", "last", "is_wrong"),
+    [
+        (61, "q", False, 0, 0, True),
+        (59, "q", False, 0, 0, False),
+        (61, "another", False, 0, 0, False),  # only slow consumers of other kinds are known
+        (61, "q", True, 0, 0, False),
+        (61, "q", False, 1, 0, False),
+        (61, "q", False, 0, 1, False),
+    ],
+)
+def test_a_queue_whose_workers_were_stopped_is_wrong_at_once(
+    waits, calls_of, listens, since, last, is_wrong
+):
+    records = [
+        HistoryRecord(at, at + 1, 5, 5 if at < _MINUTE - 1 else last, 3, 0, 0, None)
+        for at in range(_MINUTE - 60, _MINUTE)
+    ]
+    hour = make_history(records, _MINUTE - 60, _MINUTE, 1)
+    facts = _facts(
+        _state(messages=39, waits=waits),
+        activities={"q": QueueActivity(5 / 60, 5 / 60, 0, since, hour)},
+        tasks=[TaskFigures(calls_of, "t", 0, 60, 9, 0, 0, 0, 0, 1.0, None, None, (9,), (0,))],
+        workers=[_worker("other", queues={"q": 0} if listens else {"another": 0})],
+    )
+    found = find_alerts(facts)
+    assert [(each.kind, each.subject) for each in found] == (
+        [(AlertKind.NOT_RECEIVED, "q")] * is_wrong
+    )
+    for each in found:
+        assert each.text == "No live worker listens to q any more."
+        assert each.evidence.startswith("39 messages visible, the first one for 61 s. Its workers")
 
 
 def test_a_queue_grows_if_more_is_sent_than_received_and_more_is_visible():

@@ -97,6 +97,8 @@ def _find_queue_alerts(facts: AlertFacts) -> Iterator[Alert]:
             yield _flooded(state, queue)
         if causes & CAUSES[AlertKind.NOT_RECEIVED]:
             yield from _not_received(state, queue)
+        elif _has_lost_its_workers(facts, state, queue):
+            yield _left_alone(state, queue)
         elif causes & CAUSES[AlertKind.GROWING] and state.name in facts.activities:
             yield from _growing(state, facts.activities[state.name], facts.now_ms)
 
@@ -204,6 +206,35 @@ def _not_received(state: QueueBacklog, queue: ObservedQueue) -> Iterator[Alert]:
             if queue.received_lately is None
             else f"{_NOTHING_RECEIVED.capitalize()}."
         ),
+        int(since), state.name,
+    )  # fmt: skip
+
+
+def _has_lost_its_workers(facts: AlertFacts, state: QueueBacklog, queue: ObservedQueue) -> bool:
+    """
+    Return whether messages wait, and the workers that ran others within the hour are gone.
+
+    A worker that is stopped leaves the registry at once, and what it received counts for minutes.
+    A queue without calls may have slow consumers of other kinds.
+    """
+    activity, since = facts.activities.get(state.name), state.visible_since_ms
+    if activity is None or since is None or state.paused_ms is not None or queue.live_workers:
+        return False
+    if activity.received_since != 0 or _sum_of(activity.hour.received[-1:]):
+        return False
+    waits_ms = facts.now_ms - max(since, state.resumed_ms or 0)
+    has_calls = any(each.queue == state.name for each in facts.tasks)
+    return has_calls and waits_ms >= WAIT_SECONDS * 1000
+
+
+def _left_alone(state: QueueBacklog, queue: ObservedQueue) -> Alert:
+    since = state.visible_since_ms or 0
+    return Alert(
+        AlertKind.NOT_RECEIVED, "bad", state.name,
+        f"No live worker listens to {state.name} any more.",
+        f"{format_count(state.visible, 'message')} visible, the first one for "
+        f"{format_span((queue.now_ms - since) / 1000)}. Its workers ran others within the last "
+        "hour. One that was stopped is back when its supervisor starts it; else start it.",
         int(since), state.name,
     )  # fmt: skip
 
