@@ -77,6 +77,8 @@ class WorkerInfo:
         stalled: the handlers that it can't call; None if it can call all.
         outcomes: by queue, how many messages it had handled, and how often a handler had failed.
         failures: by queue, the last failure of a handler; of the five queues that failed last.
+        ends_by_ms: Unix ms, by its own clock, at which its grace period ends; None if it does not
+            stop.
     """
 
     name: str
@@ -96,6 +98,7 @@ class WorkerInfo:
     stalled: StalledHandlers | None = None
     outcomes: dict[str, tuple[int, int]] = field(default_factory=dict)
     failures: dict[str, LastFailure] = field(default_factory=dict)
+    ends_by_ms: int | None = None
 
     def restrict(self, may_see: Callable[[str], bool]) -> WorkerInfo:
         """Return what a person may know of it who may not know what happens in all queues."""
@@ -148,6 +151,7 @@ def read_worker(now: int, name: str, entry: bytes) -> WorkerInfo | None:
                 str(queue): LastFailure(int(at_ms), str(error))
                 for queue, (at_ms, error) in info.get("failures", {}).items()
             },
+            ends_by_ms=None if info.get("ends_by_ms") is None else int(info["ends_by_ms"]),
         )
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None

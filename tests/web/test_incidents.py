@@ -100,6 +100,25 @@ async def test_a_worker_whose_event_loop_is_blocked_names_the_handler_and_the_me
     assert 'href="/actions/stop-worker?worker=w">Stop the worker' in page
 
 
+async def test_a_blocked_worker_that_was_told_to_stop_is_called_stopping(http, queues):
+    await queues.create_queue("rates")
+    now, _ = await queues.run(plain_command("TIME", key=queues.namespace.workers))
+    stalled = {"cause": "It blocks", "since_ms": int(now) * 1000 - 90_000, "queue": "rates"}
+    ends_by_ms = int(now) * 1000 + 40_000
+    info = {"queues": {"rates": 1}, "stalled": stalled, "ends_by_ms": ends_by_ms}
+    worker = Identity(queues.namespace, "w", "token")
+    await queues.run(register_worker(worker, info, ttl=60, dead="token"))
+
+    [shown] = (await http("GET", "/workers")).json["workers"]
+    assert shown["ends_by_ms"] == ends_by_ms
+    evidence = (await _alerts(http))["blocked-worker"]["evidence"]
+    assert re.match(r"It stops by \d\d:\d\d:\d\d UTC: its calls have its grace period to", evidence)
+    page = await read_page(open_pages(http), "/workers/w")
+    assert '<span class="mark warn">stopping</span>' in page
+    assert "/actions/stop-worker" not in page
+    assert '<span class="mark warn">stopping</span>' in await read_page(http, "/workers")
+
+
 def test_a_flow_that_is_stuck_names_the_node_and_its_page_runs_it(server, ns):
     tasks = Tasks(RSMQ.from_url(server.url, ns=ns))
     is_up = []

@@ -171,8 +171,12 @@ def test_stop_leaves_the_grace_period_of_the_worker(env, worker, gate):
     env.rsmq.send_message("q", "a")
     worker.start()
     wait_until(lambda: gate.begun)
+    assert info(env).ends_by_ms is None
     env.rsmq.workers.stop("w")
     wait_until(lambda: worker.health().is_stopping)
+    wait_until(lambda: info(env).ends_by_ms)
+    entry = env.raw.hget(f"{env.ns}:x:workers", "w").split(b":", 2)[2]
+    assert json.loads(entry)["ends_by_ms"] == info(env).ends_by_ms > info(env).since_ms
     gate.open.set()
     wait_until(lambda: not worker.health().is_running)
 

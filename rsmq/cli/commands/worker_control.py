@@ -136,6 +136,7 @@ def _row(worker: WorkerInfo, now_ms: int) -> tuple[Any, ...]:
     )
     place = (worker.pid, format_text(worker.host))
     alive: object = worker.alive
-    if worker.alive and (worker.paused or worker.stalled):
-        alive = "stalled" if worker.stalled else "paused"
+    if worker.alive:
+        stopping = worker.ends_by_ms is not None and "stopping"
+        alive = stopping or (worker.stalled and "stalled") or (worker.paused and "paused") or True
     return (worker.name, alive, age, worker.handled, worker.failed, holds or None, *place)

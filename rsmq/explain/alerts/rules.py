@@ -118,7 +118,12 @@ def _find_blocked_workers(facts: AlertFacts) -> Iterator[Alert]:
             AlertKind.BLOCKED_WORKER, "bad", worker.name,
             describe_stalled(worker.name, stalled, facts.now_ms),
             f"Messages of {list_names(others)} may wait for it too. " * bool(others)
-            + remedy_of_stalled(None),
+            + (
+                remedy_of_stalled(None)
+                if worker.ends_by_ms is None
+                else f"It stops by {format_moment(worker.ends_by_ms, facts.now_ms)}: its calls "
+                "have its grace period to end."
+            ),
             stalled.since_ms, stalled.queue or None,
         )  # fmt: skip
 

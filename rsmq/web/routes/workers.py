@@ -61,6 +61,7 @@ class WorkerJson(TypedDict):
         dict[str, FailureJson],
         "By queue, the last failure, of the five that failed last; needs peek.",
     ]
+    ends_by_ms: Annotated[int | None, "Unix ms at which its grace period ends, if it stops."]
 
 
 class WorkersJson(TypedDict):

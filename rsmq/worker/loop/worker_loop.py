@@ -188,6 +188,7 @@ class WorkerLoop:
         self.is_stopping = self._has_called_before_stop = self._has_interrupted = False
         self._heartbeat_at = self._turn_at = time.monotonic()
         self._stop_deadline = math.inf
+        self._ends_by_ms: int | None = None
 
     @property
     def numbers(self) -> Numbers:
@@ -273,7 +274,9 @@ class WorkerLoop:
             is_at_exit: whether the program ends, so that no time is left for child processes.
         """
         self._has_interrupted |= is_at_exit
-        self._stop_deadline = min(self._stop_deadline, time.monotonic() + grace)
+        deadline = time.monotonic() + grace
+        if deadline < self._stop_deadline:
+            self._stop_deadline, self._ends_by_ms = deadline, round((time.time() + grace) * 1000)
         self.is_stopping = self._connection.is_stopping = True
         self._scheduler.stop()
         self._wake_up.set()
@@ -504,6 +507,7 @@ class WorkerLoop:
             "running": self.run_queue.running_count,
             "calls": count_calls(self.run_queue),
             **({"paused": True} if self._orders.is_paused else {}),
+            **({} if self._ends_by_ms is None else {"ends_by_ms": self._ends_by_ms}),
             **self._stalls.describe(),
             "outcomes": self._settler.outcomes,
             **({"failures": self._settler.failures} if self._settler.failures else {}),
