@@ -51,6 +51,34 @@ def test_a_long_word_of_a_sentence_is_wrapped(chromium, busy_site):
     assert 0 < needed <= has
 
 
+_SHOWN = """
+const heads = [...document.querySelectorAll("thead th")];
+const box = heads.find(each => each.innerText.trim() === arguments[0])?.getBoundingClientRect();
+return box ? Math.min(box.right, innerWidth) - box.left : 0;
+"""
+
+
+def test_the_columns_that_say_what_is_wrong_are_in_sight(chromium, busy_site):
+    chromium.set_view(_WIDTH, is_phone=True)
+    messages = next(each for each in busy_site.pages if each.endswith("/messages"))
+    shown = {}
+    for path, title in (("/workers", "failed"), (messages, "body")):
+        chromium.visit(busy_site.address + path)
+        shown[path] = chromium.driver.execute_script(_SHOWN, title)
+    assert all(width >= 40 for width in shown.values()), shown
+
+
+def test_a_bar_of_actions_covers_no_message_before_one_is_chosen(chromium, busy_site):
+    chromium.set_view(_WIDTH, is_phone=True)
+    path = next(each for each in busy_site.pages if each.endswith("/messages"))
+    chromium.visit(busy_site.address + path)
+    run = chromium.driver.execute_script
+    place = "return getComputedStyle(document.querySelector('.rows > .buttons')).position;"
+    assert run(place) == "static"
+    run("document.querySelector('.rows tbody input').click();")
+    assert run(place) == "sticky"
+
+
 def test_each_page_can_be_used_with_a_thumb(chromium, busy_site):
     chromium.set_view(_WIDTH, is_phone=True)
     run = chromium.driver.execute_script

@@ -147,7 +147,12 @@ def test_a_flow_that_is_stuck_names_the_node_and_its_page_runs_it(server, ns):
             assert "ConnectionError: no answer about a-secret" in page
             [node, _] = await queues.flow(sent.id).nodes()
             assert f"/actions/release-messages?queue=books&amp;ids={node.id}" in page
-            await run_action(http, "release-messages", queue="books", ids=node.id)
+            form = {"queue": "books", "ids": node.id, "flow": sent.id}
+            asked = await read_page(http, "/actions/release-messages?" + urlencode(form))
+            assert f"Run the message {node.id} now" in asked
+            assert f'href="/flows/{sent.id}">Cancel</a>' in asked
+            reply = await run_action(http, "release-messages", **form)
+            assert reply.headers["location"] == f"/flows/{sent.id}"
             is_up.append(True)
             await asyncio.to_thread(tasks.run_all)
             assert "What it waits for" not in await read_page(http, f"/flows/{sent.id}")
@@ -293,6 +298,7 @@ async def test_a_deploy_that_doubled_the_failures_of_a_task_is_named_with_its_ma
     assert f'<td class="mono fill">{error}</td>' in page
     tasks = await read_page(http, "/tasks?queue=orders")
     assert "11 % now, 2 % before" in tasks
+    assert tasks.index('">failed') < tasks.index("calls/min")  # on a phone the first ones are seen
     assert "v2.4" in tasks
 
 

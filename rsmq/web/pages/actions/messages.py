@@ -117,7 +117,8 @@ async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
 
 async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
     _check_chosen(fields)
-    text = f"Makes {_of(fields)} visible now, each in its old place."
+    place = "each in its" if len(_ids(fields)) > 1 else "in its"
+    text = f"Makes {_of(fields)} visible now, {place} old place."
     return _effect(fields, text, *await _held(call, fields))
 
 
@@ -295,7 +296,8 @@ ACTIONS = (
     ),
     PageAction(
         "release-messages", "POST", "/queues/{queue}/messages:release",
-        lambda f: f"Release {_named(f)}", "Release", _changed("released"), _to_message,
+        lambda f: f"Run {_named(f)} now" if one(f, "flow") else f"Release {_named(f)}",
+        "Release", _changed("released"), _to_message,
         _effect_of_release, lambda f: _chosen(f, "release"), address=_IDS,
     ),
     PageAction(

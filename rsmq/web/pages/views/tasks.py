@@ -85,9 +85,9 @@ def _columns(query: Mapping[str, str]) -> list[Column]:
 
     return [
         column("task, queue", "task", "", falls=False),
+        column("failed", "failed"),
         Column("calls/min", "number"),
         column("calls", "calls"),
-        column("failed", "failed"),
         column("retried", "retried", "number wide"),
         column("dead", "dead"),
         column("running", "running"),
