@@ -8,6 +8,7 @@ The language of filters.
     rc>=3              a receive count: also : < <= >
     sent<2026-10-25T01:30:00Z    when it was sent: also <= > >=; or Unix ms
     cause:3f2a9b7c01de a dead letter of this cause, by its key; cause:none is one without a reason
+    key:acme           a message of this limit key or group
 
 Spaces separate terms, and a message must fit all of them. A value with spaces or quotes is a string
 of JSON. Without quotes, ``json.a:5`` is the number 5 or the text "5", and ``true``, ``false`` and
@@ -61,6 +62,7 @@ class FilteredMessage:
         raw: the body.
         sent_us: Unix microseconds of the send; None if its id contains no time.
         reason: why it is a dead letter; None without one.
+        key: its limit key or group; None without one.
     """
 
     id: str
@@ -68,6 +70,7 @@ class FilteredMessage:
     receive_count: int
     sent_us: int | None
     reason: DeadLetterReason | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +79,10 @@ class Term:
     A condition of a filter.
 
     Attributes:
-        field: id, body, json, rc, sent or cause.
+        field: id, body, json, rc, sent, cause or key.
         operator: ``:``, ``<``, ``<=``, ``>`` or ``>=``.
-        value: of id and cause a text, of body bytes, of rc a number, of sent Unix microseconds, of
-            json the values one of which must be there.
+        value: of id, cause and key a text, of body bytes, of rc a number, of sent Unix
+            microseconds, of json the values one of which must be there.
         path: of json.
     """
 
@@ -95,7 +98,7 @@ class Term:
         Args:
             document: returns the body as a value of JSON; raises NotJson.
         """
-        if self.field in {"id", "body", "cause"}:
+        if self.field in {"id", "body", "cause", "key"}:
             return self._fits_text(message)
         if self.field == "rc":
             return _COMPARE[self.operator](message.receive_count, self.value)
@@ -113,6 +116,8 @@ class Term:
             return message.id.startswith(self.value)
         if self.field == "body":
             return self.value in message.raw
+        if self.field == "key":
+            return bool(self.value == message.key)
         return bool(cause_of(message.reason).key == self.value)
 
 
@@ -177,7 +182,9 @@ def _read_term(text: str, at: int) -> tuple[Term, int]:
     name, begin = found[0] if found else "", at
     at += len(name)
     if name not in _READERS:
-        raise fault(begin, "A term begins with id:, body:, json., rc, sent or cause:, as in rc>=3")
+        raise fault(
+            begin, "A term begins with id:, body:, json., rc, sent, cause: or key:, as in rc>=3"
+        )
     path: JsonPath = ()
     if name == "json":
         if text[at : at + 1] != ".":
@@ -267,10 +274,10 @@ def _read_values(value: _Value) -> tuple[Any, ...]:
 _LITERALS = {"true": True, "false": False, "null": None}
 _READERS: Mapping[str, Callable[[_Value], Any]] = {
     "id": lambda value: value.text, "body": _read_text, "json": _read_values, "rc": _read_count,
-    "sent": _read_us, "cause": _read_cause,
+    "sent": _read_us, "cause": _read_cause, "key": lambda value: value.text,
 }  # fmt: skip
 _ALL = (":", "<", "<=", ">", ">=")
 _OPERATORS: Mapping[str, tuple[str, ...]] = {
     "id": (":",), "body": (":",), "json": _ALL, "rc": _ALL, "sent": _ALL[1:],
-    "cause": (":",),
+    "cause": (":",), "key": (":",),
 }  # fmt: skip

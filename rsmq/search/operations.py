@@ -179,7 +179,7 @@ def search_step(
 
 
 def _encode(term: Term) -> tuple[bytes, ...]:
-    if term.field in {"json", "cause"}:
+    if term.field in {"json", "cause", "key"}:
         return ()
     value = term.value
     if term.field == "id":

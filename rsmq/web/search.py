@@ -185,7 +185,7 @@ async def _run(
     # What the server does not compare needs whole bodies.
     sees_stored = not query.redaction and codec is BODIES
     is_plain = sees_stored and all(term.field != "json" for term in terms)
-    has_cause = any(term.field == "cause" for term in terms)
+    has_cause = any(term.field in {"cause", "key"} for term in terms)
     of_server = [term for term in terms if sees_stored or term.field != "body"]
     step = search_step(
         queues.namespace.queue(query.queue),
@@ -258,6 +258,11 @@ def fits(query: MessageQuery, candidate: SearchCandidate) -> bool:
         # The server has compared the whole body, of which there is only a part here.
         filter = SearchFilter(tuple(term for term in filter.terms if term.field != "body"))
     facts = FilteredMessage(
-        message.id, raw, message.receive_count, candidate.sent_us, message.reason
+        message.id,
+        raw,
+        message.receive_count,
+        candidate.sent_us,
+        message.reason,
+        message.limit_key or message.group,
     )
     return filter.fits(facts)

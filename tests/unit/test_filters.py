@@ -263,3 +263,13 @@ def _replaced(value, place):
 )
 def test_a_column_shows_each_value_once(body, path, shown):
     assert values_at(body.encode(), parse_path(path)) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "fits"),
+    [("key:acme", "acme", True), ('key:"a b"', "a b", True), ("key:acme", "acm", False),
+     ("key:acme", None, False)],
+)  # fmt: skip
+def test_a_limit_key_or_group_is_found_by_its_whole_name(text, key, fits):
+    message = FilteredMessage("a", b"m", 1, None, key=key)
+    assert parse_filter(text).fits(message) == fits

@@ -375,6 +375,9 @@ async def test_a_limit_key_that_floods_a_queue_is_named_with_the_limits(http, qu
     assert why["sentence"] == alert["text"]
     page = await read_page(open_pages(http), "/queues/imports")
     assert 'href="/actions/set-limits?queue=imports">Change the limits' in page
+    assert 'messages?filter=key%3A%22acme%22">Find its messages' in page
+    page = await read_page(http, "/queues/imports/messages?filter=key%3A%22hooli%22")
+    assert page.count('name="ids"') == 3
     assert 'href="/queues/imports">imports</a>' in await read_page(http, "/")
 
     async def advise(slots, **limits):

@@ -68,6 +68,7 @@ class QueueWhyJson(WhyJson):
     """The reason why a queue is not drained."""
 
     purge: Annotated[DeletionJson | None, "Of an empty queue its last purge, if it can be undone."]
+    flooding: Annotated[str | None, "Of a flooded queue the limit key or group with most messages."]
     streams: Annotated[list[StreamJson], "The streams that read it, also those that wait."]
 
 
@@ -181,7 +182,9 @@ async def _explain_queue(call: ApiCall) -> ApiAnswer[QueueWhyJson]:
         show_as(StreamJson, each, received=each.received[facts.name]) for each in facts.streams
     ]
     why = show_explanation(explain_queue(facts))
-    return ApiAnswer({**why, "purge": shown, "streams": streams})
+    group = facts.largest_group
+    flooding = (group.name.limit_key or group.name.group) if group and group.floods else None
+    return ApiAnswer({**why, "purge": shown, "flooding": flooding, "streams": streams})
 
 
 def _restrict_workers(call: ApiCall, facts: ObservedQueue) -> ObservedQueue:

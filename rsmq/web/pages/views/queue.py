@@ -5,6 +5,7 @@ The page of a queue: its figures, its charts, and what concerns it.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -64,12 +65,14 @@ class QueuePage:
         is_received: whether other consumers have received from it a short time ago.
         findings: those of the doctor; None if it was not asked.
         longest: the most messages that the doctor examines for a page.
+        flood_filter: finds the messages of the group that floods it; empty without one.
     """
 
     spans: ClassVar[Sequence[Span]] = SPANS
     longest: ClassVar[int] = _MAX_EXAMINED
     queue: QueueJson
     why: QueueWhyJson
+    flood_filter: str
     is_calm: bool
     notes: list[str]
     is_received_again: bool
@@ -112,8 +115,10 @@ async def _show(call: PageCall) -> QueuePage:
     # A dead-letter queue needs no worker; one that has workers is explained as others are, and one
     # that was purged has the undo.
     is_in_use = why["purge"] is not None or any(each["is_alive"] for each in listeners)
+    flooding = why["flooding"]
     return QueuePage(
-        queue, why, why["cause"] in _CALM, await _notes(call, queue, why), span=span, marks=marks,
+        queue, why, "" if flooding is None else f"key:{json.dumps(flooding)}",
+        why["cause"] in _CALM, await _notes(call, queue, why), span=span, marks=marks,
         is_received_again=_RECEIVED_AGAIN in {each["cause"] for each in why["causes"]},
         sources=sources or [], is_dead_letter_queue=sources is not None,
         explains=sources is None or is_in_use, figures=_figures(queue, hidden, history, span),
