@@ -114,7 +114,9 @@ def test_a_queue_whose_workers_were_stopped_is_wrong_at_once(
     facts = _facts(
         _state(messages=39, waits=waits),
         activities={"q": QueueActivity(5 / 60, 5 / 60, 0, since, hour)},
-        tasks=[TaskFigures(calls_of, "t", 0, 60, 9, 0, 0, 0, 0, 1.0, None, None, (9,), (0,))],
+        tasks=[
+            TaskFigures(calls_of, "t", 0, 60, 60, 0, 0, 0, 0, 1.0, None, None, [1] * 60, [0] * 60)
+        ],
         workers=[_worker("other", queues={"q": 0} if listens else {"another": 0})],
     )
     found = find_alerts(facts)
