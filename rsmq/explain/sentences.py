@@ -401,10 +401,10 @@ def describe_flood(facts: ObservedQueue) -> str:
     held = f", and {found.held_back:,} more are held back" if found.held_back else ""
     limits = []
     if found.name.max_running:
-        limits.append(f"of the key {found.name.max_running:,} at a time, as its sends say")
+        limits.append(f"Its sends let {found.name.max_running:,} of the key run at a time")
     if attributes.max_running or attributes.rate:
-        limits.append(f"of the whole queue {_show_limits(attributes)}, as its limits say")
-    text = f" There may run {'; '.join(limits)}." if limits else ""
+        limits.append(f"The limits of the queue allow {_show_limits(attributes)}")
+    text = "".join(f" {each}." for each in limits)
     others = format_count(found.total - found.admitted, "message")
     return (
         f"{kind} {name} floods queue {facts.name}: it has {found.admitted:,} of the "

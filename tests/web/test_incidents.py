@@ -368,8 +368,8 @@ async def test_a_limit_key_that_floods_a_queue_is_named_with_the_limits(http, qu
     alert = (await _alerts(http))["flooded"]
     assert alert["text"] == (
         "Limit key acme floods queue imports: it has 200 of the 204 messages that may run, and 60 "
-        "more are held back. So 4 messages of others wait among them. There may run of the key 200 "
-        "at a time, as its sends say; of the whole queue 2 in flight, as its limits say."
+        "more are held back. So 4 messages of others wait among them. Its sends let 200 of the "
+        "key run at a time. The limits of the queue allow 2 in flight."
     )
     advice = "Or move or delete messages of the key. Its sender may pass a smaller max_running"
     assert alert["evidence"].startswith(f"Raise the limit of 2 messages in flight. {advice}")
