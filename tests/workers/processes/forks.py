@@ -20,6 +20,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from tests.scale import SOAK, WAIT_SECONDS
@@ -85,7 +86,8 @@ class ForkedProcess:
 
     def send_signal(self, number):
         if self.returncode is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has ended, and its code arrives soon
+                os.kill(self.pid, number)
 
     def kill(self):
         self.send_signal(signal.SIGKILL)
