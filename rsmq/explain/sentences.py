@@ -154,20 +154,10 @@ def remedy_of_stalled(receives: int | None) -> str:
     Args:
         receives: how often its message was received; None if that is not known.
     """
-    stop = "stop the worker, so that its supervisor starts it again"
-    if receives is None:
-        return (
-            f"{stop.capitalize()}. If the page of the message shows more than one receive, delete "
-            "or move it first."
-        )
-    if receives > 1:
-        return (
-            f"The message was received {receives:,} times, so it may block each worker: delete or "
-            f"move it first. Then {stop}."
-        )
+    times = f"The message was received {receives:,} times. " if (receives or 0) > 1 else ""
     return (
-        "The message was received once, so it has blocked no worker before: "
-        f"{stop}. If it blocks the worker again, delete or move it first."
+        f"{times}The message may block the next worker too: move it to another queue, or delete "
+        "it. Then stop the worker, so that its supervisor starts it again."
     )
 
 

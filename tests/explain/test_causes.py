@@ -111,15 +111,15 @@ def job(state, **options):
             message(queue(blocked(ID)), holder=blocked(ID), **RECEIVED),
             [Cause.BLOCKED_WORKER, Cause.HELD],
             ("Worker w has called no handler for 20 s: It blocks. The message was received 2 "
-            "times, so it may block each worker: delete or move it first. Then stop the worker, "
-            "so that its supervisor starts it again."),
+            "times. The message may block the next worker too: move it to another queue, or "
+            "delete it. Then stop the worker, so that its supervisor starts it again."),
         ),
         (
             message(queue(blocked(ID)), holder=blocked(ID), **RECEIVED | {"receive_count": 1}),
             [Cause.BLOCKED_WORKER, Cause.HELD],
-            ("Worker w has called no handler for 20 s: It blocks. The message was received once, "
-            "so it has blocked no worker before: stop the worker, so that its supervisor starts "
-            "it again. If it blocks the worker again, delete or move it first."),
+            ("Worker w has called no handler for 20 s: It blocks. The message may block the "
+            "next worker too: move it to another queue, or delete it. Then stop the worker, so "
+            "that its supervisor starts it again."),
         ),
         (
             message(queue(blocked("another")), holder=blocked("another"), **RECEIVED),

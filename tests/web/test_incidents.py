@@ -77,7 +77,7 @@ async def test_a_worker_whose_event_loop_is_blocked_names_the_handler_and_the_me
     alert = (await _alerts(http))["blocked-worker"]
     assert alert["text"].startswith("Worker w has called no handler for 9")
     assert cause in alert["text"]
-    assert alert["evidence"].startswith("Messages of mail may wait for it too. Stop the worker, ")
+    assert alert["evidence"].startswith("Messages of mail may wait for it too. The message may ")
     assert (alert["subject"], alert["queue"]) == ("w", "rates")
     [shown] = (await http("GET", "/workers")).json["workers"]
     assert shown["stalled"] == stalled
@@ -86,7 +86,7 @@ async def test_a_worker_whose_event_loop_is_blocked_names_the_handler_and_the_me
     assert '<span class="mark bad">blocked</span>' in await read_page(http, "/workers")
     page = await read_page(http, "/workers/w")
     assert cause in page
-    assert "was received 2 times, so it may block each worker: delete or move it first." in page
+    assert "was received 2 times. The message may block the next worker too: move it to" in page
     for action in ("delete", "move"):
         address = f"/actions/{action}-messages?queue=rates&amp;ids={id}&amp;worker=w"
         assert f'href="{address}"' in page

@@ -254,6 +254,25 @@ def test_a_calm_overview_says_how_many_workers_are_alive(run):
     run(test)
 
 
+def test_a_calm_overview_says_that_messages_wait_though_no_cause_is_known(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        now = int(datetime.now(UTC).timestamp())
+        for minute in (now // 60 - 1, now // 60):
+            await record_queues(queues, minute)
+        id = await queues.send_message("q", "a")
+        await queues.run(
+            plain_command("ZADD", queues.namespace.queue("q").zset, (now - 45) * 1000, id)
+        )
+        http.prefix, http.headers = "", {"accept": "text/html"}
+        text = _text((await http("GET", "/")).content)
+        assert re.search(
+            r"Nothing is known to be wrong, but messages of q wait for \d+ s; workers", text
+        )
+
+    run(test)
+
+
 def test_without_workers_the_page_names_the_command_that_starts_one(run):
     async def test(http, _):
         http.prefix, http.headers = "", {"accept": "text/html"}

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.pages.charts import Chart, make_chart
-from rsmq.web.pages.formats import plural, show_name, show_number
+from rsmq.web.pages.formats import plural, show_duration, show_name, show_number
 from rsmq.web.pages.recent_changes import (
     Entries,
     read_changes,
@@ -34,6 +34,8 @@ from rsmq.web.routes.workers import FailureJson, WorkerJson, WorkersJson
 from rsmq.web.table import Scope
 
 _LIMIT = 10
+#: From so many seconds on it is said that messages wait, though nothing else is wrong.
+_WAITING_SECONDS = 30
 #: Numbers of queues that are older are shown with their age.
 _OLD_SECONDS = 3
 #: Where an alert is repaired: the page of its queue unless it is here.
@@ -97,7 +99,7 @@ async def _show(call: PageCall) -> OverviewPage:
     return OverviewPage(
         await _draw_calls(call, tasks, history, workers["workers"]),
         await _with_changes(call, found["alerts"], workers["workers"]), found["queues"],
-        _calm(workers["workers"]),
+        _calm(workers["workers"], queues[0] if queues else None),
         queues[:_LIMIT], queue_columns(), _figures(history, workers["workers"], found),
     )  # fmt: skip
 
@@ -208,8 +210,8 @@ def _notes(alert: AlertJson, entries: Entries, now_ms: float) -> list[str]:
     return say_changes(entries, [queue, *alert["sources"]], now_ms)
 
 
-def _calm(workers: list[WorkerJson]) -> str:
-    """Return what is said if nothing is wrong."""
+def _calm(workers: list[WorkerJson], oldest: QueueRow | None) -> str:
+    """Return what is said if nothing is wrong, with the queue whose messages wait the longest."""
     alive = sum(each["is_alive"] for each in workers)
     of_workers = (
         "workers are alive"
@@ -217,6 +219,10 @@ def _calm(workers: list[WorkerJson]) -> str:
         else f"of {plural(len(workers), 'worker')} {show_number(alive)} are alive, and the others "
         "have no message in flight any more"
     )
+    seconds = oldest["activity"]["waiting_seconds"] if oldest is not None else None
+    if oldest is not None and seconds is not None and seconds >= _WAITING_SECONDS:
+        waits = f"messages of {show_name(oldest['name'])} wait for {show_duration(seconds)}"
+        return f"Nothing is known to be wrong, but {waits}; {of_workers}."
     return f"Nothing. Messages are received, {of_workers}, and no dead letter is new."
 
 
