@@ -103,7 +103,7 @@ class WorkerInfo:
     def restrict(self, may_see: Callable[[str], bool]) -> WorkerInfo:
         """Return what a person may know of it who may not know what happens in all queues."""
         stalled = self.stalled
-        if stalled is not None and not may_see(stalled.queue):
+        if stalled is not None and stalled.queue and not may_see(stalled.queue):
             stalled = StalledHandlers(_STALLED_BY_OTHERS, stalled.since_ms)
         queues = {name: number for name, number in self.queues.items() if may_see(name)}
         calls = {name: tasks for name, tasks in self.calls.items() if may_see(name)}

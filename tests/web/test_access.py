@@ -344,24 +344,30 @@ async def test_a_caller_sees_only_own_queues_in_lists_and_metrics(users, http, q
 
 
 async def test_of_a_worker_a_caller_sees_only_what_belongs_to_own_queues(users, http, queues):
-    for name in ("own", "other"):
+    for name in ("own", "secret"):
         await queues.create_queue(name)
-    stalled = {"cause": "The handler of other blocks", "since_ms": 1, "queue": "other", "id": "m"}
+    stalled = {"cause": "The handler of secret blocks", "since_ms": 1, "queue": "secret", "id": "m"}
     info = {
-        "queues": {"own": 1, "other": 2}, "slots": 1, "running": 1, "stalled": stalled,
-        "calls": {"own": {"mail": 1}, "other": {"pay": 2}},
+        "queues": {"own": 1, "secret": 2}, "slots": 1, "running": 1, "stalled": stalled,
+        "calls": {"own": {"mail": 1}, "secret": {"pay": 2}},
     }  # fmt: skip
     worker = Identity(queues.namespace, "w", "token")
     await queues.run(register_worker(worker, info, ttl=60, dead="token"))
     http.headers = _bearer("stats")
     [shown] = (await http("GET", "/workers")).json["workers"]
     assert (shown["in_flight"], shown["calls"]) == ({"own": 1}, {"own": {"mail": 1}})
-    hidden = {"cause": "A call that you may not see blocks it", "queue": "", "id": ""}
-    assert shown["stalled"] == {**hidden, "since_ms": 1}
+    shown_stall = {"cause": "A call that you may not see blocks it", "queue": "", "id": ""}
+    assert shown["stalled"] == {**shown_stall, "since_ms": 1}
     for path in ("/queues/own/why", "/alerts"):
         reply = await http("GET", path)
         assert b"blocked-worker" in reply.content
-        assert b"other" not in reply.content
+        assert b"secret" not in reply.content
+    info |= {"stalled": {"cause": "The system allows no thread", "since_ms": 1}}
+    worker = Identity(queues.namespace, "w2", "token2")
+    await queues.run(register_worker(worker, info, ttl=60, dead=""))
+    workers = (await http("GET", "/workers")).json["workers"]
+    [shown] = [each for each in workers if each["name"] == "w2"]
+    assert shown["stalled"]["cause"] == "The system allows no thread"  # of no queue, so of all
 
 
 def test_a_caller_learns_and_changes_nothing_about_queues_of_others(run, tmp_path):

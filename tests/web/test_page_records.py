@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, fields
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict, get_origin, get_type_hints
 
 import pytest
 from jinja2 import DictLoader, Environment
@@ -20,6 +20,8 @@ from rsmq.history.records import History, HistoryGap
 from rsmq.model import DeadLetterReason, MessageCounts, QueueAttributes
 from rsmq.push.subscriber import Subscriber
 from rsmq.trash.deletion import Deletion
+from rsmq.vocabulary.stored import SHOWN_FACTS
+from rsmq.web.answers import fields_of
 from rsmq.web.bulk.records import OperationRecord
 from rsmq.web.pages.action_runner import Flash
 from rsmq.web.pages.links import Links
@@ -33,7 +35,7 @@ from rsmq.web.routes.bulk import OperationJson
 from rsmq.web.routes.delayed import HiddenQueueJson
 from rsmq.web.routes.doctor import FindingJson
 from rsmq.web.routes.explanations import EventJson
-from rsmq.web.routes.forms import QueueJson, ReasonJson
+from rsmq.web.routes.forms import QueueJson, ReasonJson, StoredJson
 from rsmq.web.routes.history import GapJson, HistoryJson
 from rsmq.web.routes.queues import CountsJson
 from rsmq.web.routes.subscribers import SubscriberJson, TargetJson
@@ -152,6 +154,13 @@ _OF_RECORDS = (
 @pytest.mark.parametrize(("record", "answer", "omitted"), _OF_RECORDS)
 def test_an_answer_has_each_attribute_of_its_record(record, answer, omitted):
     assert {each.name for each in fields(record)} - hints(answer).keys() == set(omitted)
+
+
+def test_the_answer_of_a_message_has_the_facts_that_all_faces_show():
+    notes = get_type_hints(StoredJson, include_extras=True)
+    of_table = {name for name, each in notes.items() if get_origin(each) is not Annotated}
+    assert of_table == {each.name for each in SHOWN_FACTS}
+    assert {each.name for each in fields_of(StoredJson)} == notes.keys()
 
 
 def test_an_answer_that_a_page_reads_is_of_one_entry():

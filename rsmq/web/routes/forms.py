@@ -17,6 +17,7 @@ from rsmq.errors import InvalidFormat
 from rsmq.model import Message, QueueAttributes, StoredMessage, make_received_message
 from rsmq.search.operations import SearchPosition
 from rsmq.search.redaction import Redaction
+from rsmq.vocabulary.stored import SHOWN_FACTS
 from rsmq.web.bodies import BODIES, cut_body, open_message, show_body, show_steps
 from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape
 from rsmq.web.table import ApiCall, Scope
@@ -75,7 +76,15 @@ class ReceivedJson(MessageJson):
     receipt: Annotated[str, "The receipt of this receive."]
 
 
-class StoredJson(MessageJson):
+class _FactsJson(TypedDict):
+    """The facts of a message that all faces show: ``SHOWN_FACTS``, as a test compares."""
+
+    group: str | None
+    limit_key: str | None
+    max_running: int | None
+
+
+class StoredJson(MessageJson, _FactsJson):
     """A message as ``show_stored`` shows it."""
 
     redacted: Annotated[bool, "Whether values of the body are not shown."]
@@ -87,9 +96,6 @@ class StoredJson(MessageJson):
     state: Annotated[str, "Its state."]
     visible_at_ms: Annotated[int, "When it becomes visible, Unix ms."]
     last_error: Annotated[str | None, "The failure of its last attempt."]
-    group: str | None
-    limit_key: str | None
-    max_running: int | None
     reason: Annotated[ReasonJson | None, "Of a dead letter: why it is one."]
 
 
@@ -135,6 +141,7 @@ def show_stored(
     is_cut = raw is not None and (is_part or (max_bytes is not None and len(raw) > max_bytes))
     shown = cut_body(raw, max_bytes) if raw is not None and is_cut else raw
     body = cast("_BodyJson", show_body(shown))
+    facts = cast("_FactsJson", {each.name: getattr(message, each.name) for each in SHOWN_FACTS})
     # Not by show_as, which takes six times as long: a list or an export has thousands of messages.
     return {
         "queue": message.queue, "id": message.id, **body, "steps": show_steps(message.raw),
@@ -144,8 +151,7 @@ def show_stored(
         "receive_count": message.receive_count, "first_received_ms": message.first_received_ms,
         "sent_ms": whole(message.sent_ms), "state": message.state,
         "visible_at_ms": int(message.visible_at_ms),
-        "last_error": redaction.failure(message.last_error), "group": message.group,
-        "limit_key": message.limit_key, "max_running": message.max_running,
+        "last_error": redaction.failure(message.last_error), **facts,
         "reason": None if reason is None else show_as(ReasonJson, reason),
     }  # fmt: skip
 
