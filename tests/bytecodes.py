@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import collections
+import gc
 import itertools
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+
+@contextmanager
+def traced(function: Callable[[FrameType, str, object], object]) -> Iterator[None]:
+    """
+    Trace the frames of the block with a function, as ``sys.settrace`` does.
+
+    Nothing is collected meanwhile: what is raised in the ``__del__`` of an object that an earlier
+    test left is lost.
+    """
+    previous = sys.gettrace()
+    was_collecting = gc.isenabled()
+    gc.disable()
+    sys.settrace(function)
+    try:
+        yield
+    finally:
+        sys.settrace(previous)
+        if was_collecting:
+            gc.enable()
 
 
 @contextmanager
@@ -44,14 +65,12 @@ def signal_at(number: int, *files: str, handler: Callable[[], object]) -> Iterat
         handler()
 
     previous = signal.signal(signal.SIGINT, handle)
-    previous_trace = sys.gettrace()
     # Python 3.12 counts bytecodes only if a frame asked for it before settrace().
     sys._getframe().f_trace_opcodes = True
-    sys.settrace(step)
     try:
-        yield raised
+        with traced(step):
+            yield raised
     finally:
-        sys.settrace(previous_trace)
         signal.signal(signal.SIGINT, previous)
 
 
@@ -90,9 +109,5 @@ def raising(kind: type[BaseException], number: int, *files: str) -> Iterator[lis
     def call(frame: FrameType, *_: object) -> object:
         return step if frame.f_code.co_filename in files else None
 
-    previous = sys.gettrace()
-    sys.settrace(call)
-    try:
+    with traced(call):
         yield raised
-    finally:
-        sys.settrace(previous)

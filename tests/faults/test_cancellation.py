@@ -20,6 +20,7 @@ from redis.asyncio.cluster import RedisCluster
 
 from rsmq import RSMQ, AsyncRSMQ, Message, QueueNotFound
 from rsmq.transport.threads import caller as sync
+from tests.bytecodes import traced
 from tests.lent import LendingAsyncRedis, LendingRedis
 from tests.nodes import wait_until
 from tests.proxy import Proxy
@@ -414,13 +415,11 @@ def test_a_second_signal_at_any_line_hides_no_message(server, raw, ns, interrupt
                     signal.raise_signal(signal.SIGINT)
             return trace
 
-        sys.settrace(trace)
         try:
-            message = client.receive_message("q")
+            with traced(trace):
+                message = client.receive_message("q")
         except Interrupted:
             return later_lines >= second
-        finally:
-            sys.settrace(None)
         client.change_message_visibility(message, 0)
         return None
 
