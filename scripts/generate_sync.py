@@ -186,6 +186,18 @@ TEXTS = {
     "rsmq.tasks.sends.asyncio_": {"with the asyncio client.": "with the synchronous client."},
     "rsmq.aio": CLIENT_TEXTS,
     "rsmq.consuming": CONSUMING_TEXTS,
+    "rsmq.partitions": {
+        "AsyncRSMQ.from_url(url, ns=name, **options))\n": (
+            "AsyncRSMQ.from_url(url, ns=name, **options))\n"
+            "        share_connections(client.caller for client in self.clients)\n"
+        ),
+        "from rsmq.wire.partitions": (
+            "from rsmq.transport.threads.caller import share_connections\nfrom rsmq.wire.partitions"
+        ),
+        "Open connections that close() closes, when they are needed.": (
+            "Open connections that close() closes: one of each thread to each server."
+        ),
+    },
     "rsmq.schedules.asyncio_": {
         "``queues.schedules`` of the asyncio clients.": (
             "``queues.schedules`` of the synchronous clients."

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rsmq._sync.client import RSMQ
 from rsmq.errors import QueueNotFound, show
 from rsmq.errors.misuse import explain_arguments
+from rsmq.transport.threads.caller import share_connections
 from rsmq.wire.partitions import names_of_partitions, partition_of_key
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Partitions:
     @classmethod
     def from_url(cls, url: str, *, ns: str, count: int, **options: Any) -> Self:
         """
-        Open connections that close() closes, when they are needed.
+        Open connections that close() closes: one of each thread to each server.
 
         Args:
             url: as for ``RSMQ.from_url``: of a Redis Cluster, a server or Sentinels.
@@ -78,6 +79,7 @@ class Partitions:
         """
         self = cls.__new__(cls)
         self._open(ns, count, lambda name: RSMQ.from_url(url, ns=name, **options))
+        share_connections(client.caller for client in self.clients)
         return self
 
     def _open(self, ns: str, count: int, connect: Callable[[str], RSMQ[Any]]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 import redis
@@ -21,6 +23,7 @@ from rsmq import (
 )
 from rsmq.wire.partitions import names_of_partitions, partition_of_key
 from tests.blocking import Blocking
+from tests.nodes import wait_until
 
 BACKENDS = pytest.mark.parametrize("backend", ["redis", "cluster", "memory"])
 
@@ -239,3 +242,46 @@ def test_an_existing_client_of_redis_py_is_used_and_stays_open(env):
             assert await client.ping()
 
     env._runner.run(use())
+
+
+@pytest.mark.parametrize("kind", ["server", "cluster"])
+def test_a_thread_has_one_connection_to_each_server(kind, request):
+    servers = request.getfixturevalue(kind)
+    ns = f"connections-{kind}"
+    nodes = servers.masters if kind == "cluster" else [servers]
+    with ExitStack() as stack:
+        raw = [stack.enter_context(each.raw()) for each in nodes]
+
+        def are_open(count):
+            """Whether each server has so many; one that was just closed may still be listed."""
+            found = [sum(each["name"] == ns for each in one.client_list()) for one in raw]
+            return found == [count] * len(raw)
+
+        partitions = Partitions.from_url(servers.url, ns=ns, count=COUNT, client_name=ns)
+        partitions.create_queue("q")
+        used = [each.get_queue_attributes for each in partitions.clients]
+        with ThreadPoolExecutor(1) as executor:
+            executor.submit(lambda: [get("q") for get in used]).result()
+            wait_until(lambda: are_open(2))
+        wait_until(lambda: are_open(1))
+        first, *others = partitions.clients
+        for client in others:
+            client.delete_queue("q")
+            client.close()
+        with pytest.raises(ClientClosed):
+            others[0].count_messages("q")
+        wait_until(lambda: are_open(1))
+        first.delete_queue("q")
+        first.close()
+        wait_until(lambda: are_open(0))
+
+
+@pytest.mark.parametrize("backend", ["redis"])
+def test_partitions_that_are_forgotten_leave_no_connection(env):
+    partitions = Partitions.from_url(env.url, ns=env.ns, count=COUNT, client_name=env.ns)
+    client = partitions.clients[0]
+    del partitions
+    client.create_queue("q")
+    assert env.ns in {each["name"] for each in env.raw.client_list()}
+    del client
+    wait_until(lambda: env.ns not in {each["name"] for each in env.raw.client_list()})

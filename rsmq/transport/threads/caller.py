@@ -9,7 +9,7 @@ The package ``operations`` builds the commands. ``asyncio_/caller.py`` does the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
@@ -171,6 +171,10 @@ class ServerCaller:
 
     def begin(self, operation: Operation[T]) -> PendingCall[T]:
         return PendingCall(operation, lambda: self._connections_for(operation), self.run)
+
+    def join(self, owner: object) -> None:
+        """Use the connections of all callers that have this owner; nothing must be open yet."""
+        self._connections, self._leave = _providers.join(owner, lambda: self._connections)
 
     def _run_again(
         self, operation: Operation[T], error: RedisError, *, is_sent: bool, began: float
@@ -368,6 +372,9 @@ class RoutedCaller(ServerCaller):
         self._retry_deadline = origin.retry_deadline
         self._router = router
 
+    def join(self, owner: object) -> None:
+        self._router, self._leave = _routers.join(owner, lambda: self._router)
+
     def close(self) -> None:
         if self._leave():
             self._router.close()
@@ -470,6 +477,22 @@ def _make_caller(origin: Origin, owner: object = None) -> Caller:
     else:
         provider, leave = _providers.join(owner, lambda: make_provider(pool))
     return ServerCaller(provider, origin, leave)
+
+
+class _Partitions:
+    """The owner of connections that several namespaces on the same servers share."""
+
+
+def share_connections(callers: Iterable[Caller]) -> None:
+    """
+    Let new callers of the same servers share their connections; the last to close closes them.
+
+    Those of ``memory://`` share them already, with all callers of the same memory.
+    """
+    owner = _Partitions()
+    for each in callers:
+        if isinstance(each, ServerCaller) and each.origin.url is not None:
+            each.join(owner)
 
 
 def _raise_unconfirmed(
