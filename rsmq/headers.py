@@ -5,26 +5,21 @@ Headers: names with values that travel with a message, beside its body.
         queues.send_message("orders", order, codec=EnvelopeCodec(JSON))
 
 RSMQ messages have no headers. ``EnvelopeCodec`` writes the current ones into the body, tasks write
-them into theirs, and ``Message.headers`` reads them.
+them into theirs, and ``Message.headers`` reads them (``rsmq.wire.envelopes``).
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any
 
 from rsmq.errors import InvalidFormat, show, show_type
-from rsmq.wire.body_format import headers_of, is_formatted
 
 #: The header of a correlation id.
 REQUEST_ID = "request_id"
-#: The names of the fields of an envelope.
-ENVELOPE_FIELDS = {"headers", "body"}
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 _current: ContextVar[Mapping[str, str]] = ContextVar("rsmq_headers", default=_NONE)
@@ -65,50 +60,6 @@ def _check_headers(headers: object) -> Mapping[str, str]:
             hint = "Names and values are str, and a name is not empty."
             raise InvalidFormat("headers", value=show(name), hint=hint)
     return headers
-
-
-def read_headers(raw: bytes) -> dict[str, str]:
-    """
-    Return the headers of a stored body; empty if it has none.
-
-    Args:
-        raw: an envelope, the body of a task, or a body in the form of ``rsmq.wire.body_format``.
-    """
-    if is_formatted(raw):
-        return headers_of(raw)
-    parsed = _parse_with_headers(raw)
-    if parsed is None or not (
-        parsed.keys() == ENVELOPE_FIELDS or isinstance(parsed.get("task"), str)
-    ):
-        return {}
-    return text_headers(parsed["headers"])
-
-
-def split_envelope(raw: bytes) -> tuple[dict[str, str], Any] | None:
-    """Return the headers and the body of an envelope; None if it is not one."""
-    parsed = _parse_with_headers(raw)
-    if parsed is None or parsed.keys() != ENVELOPE_FIELDS:
-        return None
-    return text_headers(parsed["headers"]), parsed["body"]
-
-
-def text_headers(headers: object) -> dict[str, str]:
-    """Return those headers of a message that are text; other programs may write anything."""
-    if not isinstance(headers, dict):
-        return {}
-    return {name: value for name, value in headers.items() if isinstance(value, str)}
-
-
-def _parse_with_headers(raw: bytes) -> dict[str, Any] | None:
-    """Return a JSON object with an object of headers; None for other bodies, mostly unparsed."""
-    if b'"headers"' not in raw or not raw.lstrip().startswith(b"{"):
-        return None
-    try:
-        parsed = json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
-    has_headers = isinstance(parsed, dict) and isinstance(parsed.get("headers"), dict)
-    return parsed if has_headers else None
 
 
 class HeaderFilter(logging.Filter):

@@ -14,7 +14,7 @@ from rsmq.codecs import TEXT, Codec, QueueCodec, blocks, make_not_decodable
 from rsmq.codecs.type_variables import B_co
 from rsmq.errors import BodyNotDecodable, BodyUnavailable
 from rsmq.errors.printable import format_count
-from rsmq.headers import read_headers
+from rsmq.wire.envelopes import read_headers
 from rsmq.wire.ids import parse_sent_us, parse_tick_ms
 
 State = Literal["visible", "in_flight", "retrying", "delayed", "held_back"]

@@ -11,7 +11,8 @@ from rsmq.codecs.formats import JSON, BytesCodec, JsonCodec, MsgpackCodec, TextC
 from rsmq.codecs.interface import CannotDecode, CannotEncode, Codec, QueueCodec, check_codec
 from rsmq.codecs.type_variables import In_contra, Out_co
 from rsmq.errors import InvalidFormat, show
-from rsmq.headers import current_headers, split_envelope
+from rsmq.headers import current_headers
+from rsmq.wire.envelopes import split_envelope
 
 
 class EnvelopeCodec(Generic[In_contra, Out_co]):

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rsmq.headers import split_envelope
+from rsmq.wire.envelopes import split_envelope
 from rsmq.wire.json_constants import refuse_constant
 
 _META = "sqs:meta"

@@ -12,9 +12,9 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rsmq.headers import ENVELOPE_FIELDS
 from rsmq.model import DeadLetterReason
 from rsmq.search.json_path import BEGIN, JsonPath, PathSteps
+from rsmq.wire.envelopes import ENVELOPE_FIELDS
 from rsmq.wire.json_constants import refuse_constant
 
 #: The text in place of a value.

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rsmq.codecs import JSON
-from rsmq.headers import current_headers, text_headers, use_headers
+from rsmq.headers import current_headers, use_headers
+from rsmq.wire.envelopes import text_headers
 from rsmq.worker.outcome import Unroutable
 from rsmq.worker.routing import Route
 

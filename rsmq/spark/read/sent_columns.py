@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import BooleanType, DataType, LongType, MapType, StringType, TimestampType
 
-from rsmq.headers import read_headers
 from rsmq.operations.operation import Operation, on_queue
 from rsmq.operations.reading import read_records
 from rsmq.operations.replies import parse_reason
 from rsmq.operations.scripts import loader_of
 from rsmq.vocabulary.sends import ValueKind
 from rsmq.vocabulary.stored import GROUP, MESSAGE_RECORDS, FoundRecord
+from rsmq.wire.envelopes import read_headers
 from rsmq.wire.keys import QueueKeys, job_key
 
 if TYPE_CHECKING:
