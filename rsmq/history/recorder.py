@@ -12,10 +12,10 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq.background.task import BackgroundTask
 from rsmq.errors import RSMQError
 from rsmq.errors.guarded_log import get_logger
 from rsmq.history.operations import QUEUES_PER_STEP, claim_minute, record_minute
+from rsmq.operations.background_task import BackgroundTask
 from rsmq.operations.queues import list_queues_in_steps
 
 _log = get_logger("rsmq.history")

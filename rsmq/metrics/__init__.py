@@ -11,9 +11,9 @@ MissingExtra.
 
 from __future__ import annotations
 
-from rsmq.background.http_thread import serve_in_thread
 from rsmq.errors import MissingExtra
 from rsmq.wire.limits import check_whole_number
+from rsmq.worker.http_thread import serve_in_thread
 
 try:
     from prometheus_client import make_wsgi_app

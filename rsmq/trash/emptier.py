@@ -10,8 +10,8 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from rsmq.background.task import BackgroundTask
 from rsmq.errors import RSMQError
+from rsmq.operations.background_task import BackgroundTask
 
 #: Kept messages live a minute longer than it can be undone.
 _PAUSE_SECONDS = 30.0

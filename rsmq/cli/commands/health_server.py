@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from rsmq.background.http_thread import serve_in_thread
 from rsmq.cli.app.errors import Failed
 from rsmq.wire.limits import check_whole_number
+from rsmq.worker.http_thread import serve_in_thread
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment

@@ -23,7 +23,6 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from rsmq.background.task import BackgroundTask
 from rsmq.errors import InvalidFormat, RSMQError
 from rsmq.errors.guarded_log import get_logger
 from rsmq.explain.alerts.alert import Alert
@@ -45,6 +44,7 @@ from rsmq.explain.alerts.templates import make_body
 from rsmq.explain.alerts.transitions import find_changes
 from rsmq.figures.facts import BACKLOG
 from rsmq.figures.reading import read_queues_in_steps
+from rsmq.operations.background_task import BackgroundTask
 from rsmq.operations.queues import list_queues_in_steps
 from rsmq.webhooks.answers import Answer, Verdict, judge
 from rsmq.webhooks.proxy import Reach

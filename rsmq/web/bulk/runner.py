@@ -14,9 +14,9 @@ from weakref import WeakSet
 
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq.background.task import BackgroundTask
 from rsmq.errors import RSMQError
 from rsmq.errors.guarded_log import get_logger
+from rsmq.operations.background_task import BackgroundTask
 from rsmq.operations.plain import plain_command
 from rsmq.transport.retry import code_of
 from rsmq.web.audit import record_end

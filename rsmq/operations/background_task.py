@@ -1,5 +1,5 @@
 """
-Work that a process does while a block runs.
+A task that a process runs beside its own work.
 """
 
 from __future__ import annotations
