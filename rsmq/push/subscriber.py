@@ -12,6 +12,7 @@ from typing import Any
 from rsmq.errors import InvalidFormat, InvalidValue, MissingParameter, SubscriberExists, show
 from rsmq.push.operations import MAX_SUBSCRIBERS
 from rsmq.webhooks.addresses import ANY_ADDRESS
+from rsmq.webhooks.signatures import check_variable
 from rsmq.webhooks.targets import DEAD_LETTER_SUFFIX, check_content_type, parse_target, redact_url
 from rsmq.wire.limits import MAX_RECEIVES, check_whole_number
 
@@ -19,8 +20,6 @@ from rsmq.wire.limits import MAX_RECEIVES, check_whole_number
 DEFAULT_CONCURRENCY = 8
 MAX_CONCURRENCY = 1000
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,159}")
-_SECRET_PREFIX = "whsec_"  # noqa: S105 - the beginning of every secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,22 +145,6 @@ def parse_subscriber(field: str, text: bytes) -> Subscriber | None:
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
     return subscriber if slash and queue and name else None
-
-
-def check_variable(name: object) -> str:
-    """
-    Return the name of an environment variable that has a secret, if it is one.
-
-    Raises:
-        InvalidFormat: it is not; it may be the secret itself, so the error does not show it.
-    """
-    if isinstance(name, str) and _VARIABLE.fullmatch(name) and not name.startswith(_SECRET_PREFIX):
-        return name
-    raise InvalidFormat(
-        "secret_env",
-        value="(not shown)",
-        hint="It is the name of an environment variable that has the secret, and not the secret.",
-    )
 
 
 def raise_refusal(outcome: str, detail: bytes, queue: str, name: str) -> None:

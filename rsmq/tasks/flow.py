@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypedDict, Unpack, cast
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
 from rsmq.errors import InvalidFormat, InvalidValue, Shown, show, show_type
+from rsmq.errors.misuse import warn_in_event_loop
 from rsmq.jobs.flows.asyncio_ import AsyncFlowHandle
 from rsmq.jobs.flows.operations import FlowPlan, send_flow
 from rsmq.jobs.flows.status import FlowStatus
@@ -20,7 +21,6 @@ from rsmq.tasks.graph import MAX_FLOW_BYTES, MAX_NODES, Node, NodeGraph, encode_
 from rsmq.tasks.immediate_flow import CallsNodes, ImmediateFlow
 from rsmq.tasks.sends import asyncio_, threads
 from rsmq.tasks.signature import Signature, TaskSender, with_result
-from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.wire.ids import make_flow_id
 from rsmq.wire.limits import MAX_SECONDS, check_duration, check_label
 

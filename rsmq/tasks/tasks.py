@@ -16,7 +16,7 @@ from rsmq.aio import AsyncRSMQ
 from rsmq.codecs import JSON
 from rsmq.codecs.type_variables import A_contra, R_co
 from rsmq.errors import InvalidFormat, MissingExtra, Shown, show, show_type
-from rsmq.errors.misuse import NamesElsewhere
+from rsmq.errors.misuse import NamesElsewhere, warn_in_event_loop
 from rsmq.jobs.asyncio_ import AsyncJobHandle, AsyncMapJobs
 from rsmq.jobs.status import FollowingJob, JobStatus
 from rsmq.jobs.threads import JobHandle, MapJobs
@@ -35,7 +35,6 @@ from rsmq.tasks.shared_queues import SharedQueues
 from rsmq.tasks.signature import Signature, check_call, takes_result, with_result
 from rsmq.tasks.task import BoundTask, DeclaredTask, check_name, check_next, default_name
 from rsmq.vocabulary.sends import TASK
-from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.wire.ids import make_flow_id
 from rsmq.wire.keys import DEFAULT_NS
 from rsmq.wire.limits import MAX_BATCH, check_label, check_whole_number

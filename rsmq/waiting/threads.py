@@ -21,11 +21,11 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry as RedisRetry
 
 from rsmq.errors import ClientClosed
+from rsmq.errors.misuse import warn_in_event_loop
 from rsmq.transport.clock import now
 from rsmq.transport.signals import DeferredSignals, Flag
 from rsmq.transport.socket import SocketConnection
 from rsmq.transport.threads.caller import Caller
-from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.waiting.schedule import Waiter
 from rsmq.waiting.tracking import MAX_REPLIES, REPLY_TIMEOUT_SECONDS, tracking_options
 from rsmq.waiting.watcher_state import Action, WatcherState

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from rsmq.search.failure_groups import FailureGroups
+from rsmq.explain.failure_groups import FailureGroups
 from rsmq.search.operations import SearchPosition, read_reasons
 from rsmq.web.client import Client
 from rsmq.web.search import MAX_SECONDS, run_paced

@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from rsmq.errors import InvalidFormat
 from rsmq.errors.printable import format_count
 
 _PREFIX = "whsec_"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,159}")
 _MIN_SECRET_BYTES, _MAX_SECRET_BYTES = 24, 64
 #: A new secret and the one that it replaces.
 MAX_SECRETS = 2
@@ -24,6 +26,22 @@ _RULE = (
     f"A secret is base64 of {_MIN_SECRET_BYTES} to {_MAX_SECRET_BYTES} random bytes, with or "
     f"without {_PREFIX} before it. openssl rand -base64 32 makes one"
 )
+
+
+def check_variable(name: object) -> str:
+    """
+    Return the name of an environment variable that has a secret, if it is one.
+
+    Raises:
+        InvalidFormat: it is not; it may be the secret itself, so the error does not show it.
+    """
+    if isinstance(name, str) and _VARIABLE.fullmatch(name) and not name.startswith(_PREFIX):
+        return name
+    raise InvalidFormat(
+        "secret_env",
+        value="(not shown)",
+        hint="It is the name of an environment variable that has the secret, and not the secret.",
+    )
 
 
 def parse_secrets(secret: str | bytes | Sequence[str | bytes] | None) -> tuple[bytes, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rsmq import AsyncRSMQ
 from rsmq.figures import HiddenCounts, QueueReader, operations
-from rsmq.figures.counts import estimate_counts
 from rsmq.figures.operations import parse_hidden, sample_hidden
 from rsmq.web import create_app
+from rsmq.web.estimates import estimate_counts
 from tests.web.asgi import Http
 
 
@@ -36,7 +36,7 @@ async def test_a_long_queue_is_counted_by_a_sample(server, ns, monkeypatch):
         received = await _fill(queues, ns)
         exact = await queues.count_messages("q")
         assert (await estimate_counts(queues, "q")).counts == exact
-        for module in (operations, "rsmq.figures.counts"):
+        for module in (operations, "rsmq.web.estimates"):
             target = module if isinstance(module, str) else module.__name__
             monkeypatch.setattr(f"{target}.MAX_WALKED_MESSAGES", 1000)
         found = await estimate_counts(queues, "q")

@@ -10,12 +10,12 @@ import pytest
 import redis.asyncio
 
 from rsmq import RSMQ, AsyncRSMQ
+from rsmq.explain.failure_groups import group_dead_letters
 from rsmq.explain.operations import read_message_state, read_queue_state
 from rsmq.figures.operations import sample_hidden
 from rsmq.history.operations import record_minute
 from rsmq.jobs.operations import cancel_job
 from rsmq.schedules.operations import fire_due_schedules
-from rsmq.search.failure_groups import group_dead_letters
 from tests.blocking import Blocking
 from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7

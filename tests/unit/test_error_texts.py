@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from rsmq import BYTES, JSON, MSGPACK, RSMQ, TEXT, AsyncRSMQ, errors
+from rsmq.errors import misuse
 from rsmq.tasks import Tasks
-from rsmq.waiting import event_loop
 from rsmq.worker import Worker
 from tests.scale import WAIT_SECONDS
 from tests.workers.polling import wait_until
@@ -471,7 +471,7 @@ def test_a_value_of_several_lines_is_shown_in_one(queues):
 
 @pytest.fixture
 def not_warned(monkeypatch):
-    monkeypatch.setattr(event_loop, "_is_warned", False)
+    monkeypatch.setattr(misuse, "_is_warned", False)
 
 
 def waits_in_a_loop(queues):
@@ -495,7 +495,7 @@ def test_a_synchronous_wait_in_an_event_loop_warns_once(queues, not_warned):
 
 def test_a_blocking_result_or_send_in_an_event_loop_warns_at_the_line_of_the_caller(monkeypatch):
     async def call(function, then=lambda: None):
-        monkeypatch.setattr(event_loop, "_is_warned", False)
+        monkeypatch.setattr(misuse, "_is_warned", False)
         with warnings.catch_warnings(record=True) as caught, ThreadPoolExecutor(1) as threads:
             warnings.simplefilter("always")
             has_warned = threads.submit(lambda: wait_until(lambda: caught) and then())

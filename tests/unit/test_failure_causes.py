@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rsmq.errors import InvalidFormat
+from rsmq.explain.failure_groups import MAX_GROUPS, FailureGroups
 from rsmq.model import DeadLetterReason
 from rsmq.search.failure_causes import cause_of, is_cause_key, without_values
-from rsmq.search.failure_groups import MAX_GROUPS, FailureGroups
 from rsmq.search.message_filter import FilteredMessage, parse_filter
 from rsmq.search.operations import DeadLetterEntry
 from rsmq.wire.ids import is_redriven, make_id_suffixes, make_redrive_suffixes

@@ -17,7 +17,7 @@ from rsmq.cli.app.output import format_table, format_text, format_time, to_json_
 
 if TYPE_CHECKING:
     from rsmq.explain import Explanation, ObservedQueue, QueueRates, TimelineEvent
-    from rsmq.search.failure_groups import FailureGroup
+    from rsmq.explain.failure_groups import FailureGroup
 
 #: Without a history, the queue is read again after so many seconds.
 _WATCHED_SECONDS = 1.0
@@ -90,7 +90,7 @@ def dead_letters(call: Call, queue: str, count: int) -> None:
     functions of its traceback. The column "again" has how many of them had been redriven before.
     The key is stable: cause:KEY is a filter of the HTTP API.
     """
-    from rsmq.search.failure_groups import group_dead_letters  # noqa: PLC0415 - takes time
+    from rsmq.explain.failure_groups import group_dead_letters  # noqa: PLC0415 - takes time
 
     with call.open() as rsmq:
         groups = rsmq.run_steps(group_dead_letters(rsmq.namespace, queue, count)).groups()

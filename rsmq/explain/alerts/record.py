@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from rsmq.errors import InvalidFormat, MissingParameter, show
 from rsmq.explain.alerts.alert import Alert, AlertKind
-from rsmq.push.subscriber import check_variable
 from rsmq.webhooks.addresses import ANY_ADDRESS, AddressRules
+from rsmq.webhooks.signatures import check_variable
 from rsmq.webhooks.targets import Target, parse_target, redact_url
 from rsmq.wire.limits import MAX_SECONDS, check_label, check_whole_number
 from rsmq.wire.names import decode_name, encode_name, is_encodable

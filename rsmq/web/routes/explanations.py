@@ -17,7 +17,7 @@ from rsmq.explain import (
     observe_message,
     observe_queue,
 )
-from rsmq.search.failure_groups import FailureGroup
+from rsmq.explain.failure_groups import FailureGroup
 from rsmq.search.redaction import Redaction
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.dead_letter_groups import read_groups

@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Annotated, TypedDict
 
 from rsmq.errors import InvalidValue, NoAttributeSupplied, QueueNotFound
-from rsmq.figures.counts import EstimatedCounts, estimate_counts
 from rsmq.vocabulary.queues import CREATE, LIMIT, SET
 from rsmq.web.bulk.manager import OperationRequest
 from rsmq.web.bulk.records import OperationKind
+from rsmq.web.estimates import EstimatedCounts, estimate_counts
 from rsmq.web.fields import Field, Refused, Shape
 from rsmq.web.routes.bulk import ANSWERS, SHOWN, begin, prefers_async
 from rsmq.web.routes.forms import QUEUE, QueueJson, show_as, show_attributes

@@ -1,5 +1,5 @@
 """
-The numbers of messages of a queue by state, read with an asyncio client at a bounded cost.
+The numbers of messages of a queue by state, read at a bounded cost.
 """
 
 from __future__ import annotations
