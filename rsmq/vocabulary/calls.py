@@ -8,10 +8,45 @@ program, or a table of the docs has a call that has no row, or lacks one without
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from rsmq.vocabulary.queues import CREATE, LIMIT, SET, QueueCall
+from rsmq.vocabulary.call_arguments import (
+    BEGIN,
+    CONCURRENCY,
+    COUNT,
+    DESTINATION,
+    END,
+    EXIST_OK,
+    EXTEND_GROUPS,
+    FLOW_STATE,
+    GRACE,
+    IDLE,
+    JOB_STATE,
+    MARK,
+    MARKED_BY,
+    MAX_FLOWS,
+    MAX_JOBS,
+    MAX_MESSAGES,
+    MAX_RECOVERED,
+    MAX_REDRIVEN,
+    MAX_SWEPT,
+    MESSAGE_STATE,
+    NEW_VT,
+    ORDER_SECONDS,
+    REDRIVE_DESTINATION,
+    SCHEDULED,
+    SPAN,
+    START,
+    STEP,
+    TIMEOUT,
+    VT,
+    WAIT,
+    WAIT_FOR_END,
+    CallArgument,
+)
+from rsmq.vocabulary.queues import CREATE, LIMIT, POLICY, SET, QueueCall
 
 
 class User(Enum):
@@ -61,7 +96,7 @@ class OneCall:
         arguments: its arguments as the help shows them; the first one is the first of the method.
         word: what has happened, as in ``deleted``; of a text, its name.
         otherwise: what is so if nothing has changed.
-        options: its options as the help shows them, by the arguments of the method.
+        options: its options as the help shows them, beside the arguments of the row.
         of_call: whose options it has too, before these.
         for_all: the call without ids, for the option ``all_of_them``.
         phrases: of attributes, the parts of a sentence with values in braces, each for attributes
@@ -99,6 +134,8 @@ class MethodRow:
         route: the method and the path of HTTP; empty if there is none.
         user: whose rights it needs at least.
         further: rights that its command needs beside them.
+        arguments: those that the program has as options and HTTP as fields, in this order, beside
+            the options of sends and the attributes of queues.
         one_call: how the program runs it, if the command is this call.
         why_not: why faces have no such call, if one lacks it.
     """
@@ -108,6 +145,7 @@ class MethodRow:
     route: str = ""
     user: User = User.ADMINISTRATOR
     further: str = ""
+    arguments: tuple[CallArgument, ...] = ()
     one_call: OneCall | None = None
     why_not: str = ""
 
@@ -115,19 +153,13 @@ class MethodRow:
 _OF_PROGRAMS = "the connections of a program"
 _FOR_PACKAGES = "for packages that are built on the client"
 
-#: Options of several commands.
-_NUMBER = "--number, -n, max_messages N  The highest number of messages, 1 to 10,000."
-_VT = "--vt DURATION  How long to hide the messages; the queue's vt by default."
-_WAIT = "--wait WAIT  How long to wait for the first message, or forever.  [default: 0]"
-
 CALLS: tuple[MethodRow, ...] = (
     MethodRow(
-        "create_queue", "create", "PUT /queues/{queue}",
+        "create_queue", "create", "PUT /queues/{queue}", arguments=(EXIST_OK,),
         one_call=OneCall(
             "Create queues.",
             Outcome.OF_NEW_QUEUES, "QUEUE...", "created", "exists",
             of_call=CREATE,
-            options="--exist-ok  Succeed if the queue exists; its attributes are not changed.",
             detail="A queue name has 1 to 160 characters of A-Z a-z 0-9 _ -. With --json, one "
             "queue is an object, and several are an array.",
             examples=(
@@ -215,17 +247,24 @@ CALLS: tuple[MethodRow, ...] = (
         ),
     ),
     MethodRow("count_messages", "stats", "GET /queues/{queue}/counts"),
-    MethodRow("send_message", "send", "POST /queues/{queue}/messages", User.PRODUCER),
-    MethodRow("send_messages", "send", "POST /queues/{queue}/messages:batch", User.PRODUCER),
-    MethodRow("publish", "publish", "POST /publish", User.PRODUCER),
-    MethodRow("receive_message", "receive", "POST /receive", User.CONSUMER),
+    MethodRow(
+        "send_message", "send", "POST /queues/{queue}/messages", User.PRODUCER,
+        arguments=(TIMEOUT,),
+    ),
+    MethodRow(
+        "send_messages", "send", "POST /queues/{queue}/messages:batch", User.PRODUCER,
+        arguments=(TIMEOUT,),
+    ),
+    MethodRow("publish", "publish", "POST /publish", User.PRODUCER, arguments=(TIMEOUT,)),
+    MethodRow(
+        "receive_message", "receive", "POST /receive", User.CONSUMER, arguments=(VT, WAIT)
+    ),
     MethodRow(
         "receive_messages", "receive", "POST /receive", User.CONSUMER,
+        arguments=(MAX_MESSAGES, VT, WAIT, EXTEND_GROUPS),
         one_call=OneCall(
             "Receive messages and hide them from others.",
             Outcome.RECEIVED, "QUEUE...",
-            options=f"{_NUMBER}  [default: 1]\n{_VT}\n{_WAIT}\n--extend-groups  Receive the "
-            "messages behind that of a group too, in their order.",
             detail="A message becomes visible again when its visibility timeout ends. rsmq delete "
             "deletes it before, and rsmq visibility extends the timeout. Of several queues the "
             "first has precedence. If the reader of the output closes the pipe, all of them are "
@@ -240,13 +279,12 @@ CALLS: tuple[MethodRow, ...] = (
         "consume", user=User.CONSUMER,
         why_not="a loop of receives, which a program makes itself",
     ),
-    MethodRow("pop_message", "pop", "POST /pop", User.CONSUMER),
+    MethodRow("pop_message", "pop", "POST /pop", User.CONSUMER, arguments=(WAIT,)),
     MethodRow(
-        "pop_messages", "pop", "POST /pop", User.CONSUMER,
+        "pop_messages", "pop", "POST /pop", User.CONSUMER, arguments=(MAX_MESSAGES, WAIT),
         one_call=OneCall(
             "Receive messages and delete them at once.",
             Outcome.POPPED, "QUEUE...",
-            options=f"{_NUMBER}  [default: 1]\n{_WAIT}",
             detail="Delivery is at most once: if the program can't write a popped message, the "
             "message is lost. So it pops ten messages at a time, and writes them before it pops "
             "the next. With rsmq receive no message is lost. Of several queues the first has "
@@ -271,16 +309,14 @@ CALLS: tuple[MethodRow, ...] = (
     ),
     MethodRow(
         "change_message_visibility", "visibility", "PATCH /queues/{queue}/messages/{id}",
-        User.CONSUMER,
+        User.CONSUMER, arguments=(NEW_VT,),
     ),
     MethodRow(
         "change_messages_visibility", "visibility", "POST /queues/{queue}/messages:visibility",
-        User.CONSUMER,
+        User.CONSUMER, arguments=(NEW_VT,),
         one_call=OneCall(
             "Set for how long messages are hidden from now on.",
             Outcome.OF_IDS, "QUEUE ID...", "changed",
-            options="--vt DURATION  How long to hide them from now on, 0 to 9,999,999; 0 makes "
-            "them visible.  [required]",
             detail="It changes any message, also one that another consumer has received.",
             examples=("rsmq visibility orders ID --vt 600", "rsmq vs orders ID --vt 0"),
         ),
@@ -301,12 +337,11 @@ CALLS: tuple[MethodRow, ...] = (
     MethodRow("release_all_messages", "release", "POST /queues/{queue}:release-all"),
     MethodRow(
         "recover_messages", "recover", "POST /queues/{queue}/messages:recover",
+        arguments=(IDLE, MAX_RECOVERED, VT),
         one_call=OneCall(
             "Receive abandoned messages again.",
             Outcome.RECEIVED, "QUEUE",
-            options="--idle DURATION  Only messages that were last received so long ago, 0 to "
-            f"9,999,999; 0 for all.  [required]\n{_NUMBER}  [default: 10]\n{_VT}",
-            detail="These are messages in flight that were received at least --idle seconds ago. "
+            detail="These are messages in flight that were received at least --idle ago. "
             "Their receive counts rise by one, so that the earlier consumers can no longer delete "
             "or extend them. The exit code is 1 if there are none.",
             examples=("rsmq recover orders --idle 3600",),
@@ -323,15 +358,10 @@ CALLS: tuple[MethodRow, ...] = (
     ),
     MethodRow(
         "peek_messages", "peek", "GET /queues/{queue}/messages",
+        arguments=(START, COUNT, MESSAGE_STATE),
         one_call=OneCall(
             "Show messages by their positions in the queue.",
             Outcome.STORED, "QUEUE",
-            options="--start N  The position of the first message, from 0; -1 is the last.  "
-            "[default: 0]\n"
-            "--count, --number, -n N  The highest number of messages, 1 to 10,000.  "
-            "[default: 10]\n"
-            "--state [visible|in_flight|retrying|delayed|held_back]  Show only messages in this "
-            "state; --start counts only them.",
             detail="Nothing is changed. Messages are shown in the order in which they become "
             "visible. The line after a dead letter says why a worker has dead-lettered it, the "
             "line after a message that waits for a retry its last error, and the line after one "
@@ -343,43 +373,47 @@ CALLS: tuple[MethodRow, ...] = (
             ),
         ),
     ),
-    MethodRow("history", "history", "GET /queues/{queue}/history", further="+hgetall"),
     MethodRow(
-        "mark", "mark", "POST /marks", further="+xadd",
+        "history", "history", "GET /queues/{queue}/history", further="+hgetall",
+        arguments=(BEGIN, END, STEP),
+    ),
+    MethodRow(
+        "mark", "mark", "POST /marks", further="+xadd", arguments=(MARK, MARKED_BY),
         one_call=OneCall(
             "Mark this moment in the charts of the dashboard.",
             Outcome.TEXT, "NAME", "id",
-            options="--by WHO  Who or what marks it; 1 to 128 characters.",
             detail="Use it when you deploy, so that cause and effect are on one picture. NAME has "
             "1 to 128 characters. It prints the id of the entry in the audit stream.",
             examples=("rsmq mark v2.3", "rsmq mark 'v2.3 of the shop' --by ci"),
         ),
     ),
-    MethodRow("task_figures", "tasks", "GET /tasks", further="+hgetall"),
+    MethodRow("task_figures", "tasks", "GET /tasks", further="+hgetall", arguments=(SPAN,)),
     MethodRow(
         "set_dead_letter_policy", "dead-letter", "PUT /queues/{queue}/dead-letter-policy",
         one_call=OneCall(
             "Show, set or remove a queue's dead-letter policy.",
             Outcome.ATTRIBUTES, "QUEUE [DEAD_LETTER_QUEUE]", otherwise="no dead-letter policy",
-            options="--max-receives N  How often a message may be received, 1 to 1,000,000; use 3 "
-            "or more.\n--remove  Remove the policy.",
+            of_call=POLICY,
+            options="--remove  Remove the policy.",
             phrases=("to {dead_letter_queue} after {max_receives:receive}",),
             whole="A policy is a DEAD_LETTER_QUEUE and --max-receives.",
             detail="A message that was received --max-receives times is not delivered again: the "
-            "next receive moves it to the DEAD_LETTER_QUEUE, which must exist.",
+            "next receive moves it to the DEAD_LETTER_QUEUE, which must exist. Use 3 or more.",
             examples=(
                 "rsmq dead-letter orders", "rsmq dead-letter orders orders-dead --max-receives 5",
                 "rsmq dead-letter orders --remove",
             ),
         ),
     ),
-    MethodRow("sweep_dead_letters", "sweep", "POST /queues/{queue}:sweep"),
+    MethodRow(
+        "sweep_dead_letters", "sweep", "POST /queues/{queue}:sweep", arguments=(MAX_SWEPT,)
+    ),
     MethodRow(
         "sweep_expired", "sweep-expired", "POST /queues/{queue}:sweep-expired",
+        arguments=(MAX_SWEPT,),
         one_call=OneCall(
             "Remove messages that are expired, or move them to a dead-letter queue.",
             Outcome.TEXTS, "QUEUE",
-            options=f"{_NUMBER}  [default: 1000]",
             detail="Use it for queues whose consumers are Node or PHP programs, which deliver "
             "expired messages. It prints the ids of the messages. Messages that are in "
             "flight stay.",
@@ -397,29 +431,40 @@ CALLS: tuple[MethodRow, ...] = (
             examples=("rsmq sweep-groups orders",),
         ),
     ),
-    MethodRow("redrive_messages", "redrive", "POST /queues/{queue}:redrive"),
     MethodRow(
-        "move_messages", "move", "POST /queues/{queue}/messages:move",
+        "redrive_messages", "redrive", "POST /queues/{queue}:redrive",
+        arguments=(REDRIVE_DESTINATION, MAX_REDRIVEN),
+    ),
+    MethodRow(
+        "move_messages", "move", "POST /queues/{queue}/messages:move", arguments=(DESTINATION,),
         one_call=OneCall(
             "Move messages to another queue.",
             Outcome.OF_IDS, "QUEUE ID...", "moved",
-            options="--to, destination QUEUE  The target queue.  [required]",
             detail="They keep their ids and counters. Messages that are in flight are moved too.",
             examples=("rsmq move orders ID ID --to invoices",),
         ),
     ),
     MethodRow("job", "job", "GET /queues/{queue}/jobs/{id}"),
-    MethodRow("jobs", "jobs", "GET /queues/{queue}/jobs"),
-    MethodRow("wait_for_jobs", "job", "GET /queues/{queue}/jobs/{id}"),
+    MethodRow("jobs", "jobs", "GET /queues/{queue}/jobs", arguments=(JOB_STATE, MAX_JOBS)),
+    MethodRow(
+        "wait_for_jobs", "job", "GET /queues/{queue}/jobs/{id}", arguments=(WAIT_FOR_END,)
+    ),
     MethodRow("workers.list", "workers", "GET /workers", further="+hgetall"),
     MethodRow("workers.running", "worker", "POST /workers/{worker}:running"),
-    MethodRow("workers.pause", "worker", "POST /workers/{worker}:pause"),
+    MethodRow(
+        "workers.pause", "worker", "POST /workers/{worker}:pause", arguments=(ORDER_SECONDS,)
+    ),
     MethodRow("workers.resume", "worker", "POST /workers/{worker}:resume"),
-    MethodRow("workers.set_concurrency", "worker", "PUT /workers/{worker}/concurrency"),
-    MethodRow("workers.stop", "worker", "POST /workers/{worker}:stop"),
-    MethodRow("flow", "flow", "GET /flows/{flow}"),
-    MethodRow("flows", "flows", "GET /flows"),
-    MethodRow("schedules.add", "schedule add", "PUT /schedules/{schedule}"),
+    MethodRow(
+        "workers.set_concurrency", "worker", "PUT /workers/{worker}/concurrency",
+        arguments=(CONCURRENCY, ORDER_SECONDS),
+    ),
+    MethodRow("workers.stop", "worker", "POST /workers/{worker}:stop", arguments=(GRACE,)),
+    MethodRow("flow", "flow", "GET /flows/{flow}", arguments=(WAIT_FOR_END,)),
+    MethodRow("flows", "flows", "GET /flows", arguments=(FLOW_STATE, MAX_FLOWS)),
+    MethodRow(
+        "schedules.add", "schedule add", "PUT /schedules/{schedule}", arguments=SCHEDULED
+    ),
     MethodRow("schedules.declare", why_not="for definitions in the code of a worker"),
     MethodRow("schedules.list", "schedule list", "GET /schedules"),
     MethodRow("schedules.get", "schedule show", "GET /schedules/{schedule}"),
@@ -482,3 +527,16 @@ CALLS: tuple[MethodRow, ...] = (
 )  # fmt: skip
 
 BY_NAME = {each.name: each for each in CALLS}
+
+
+def names_in_errors(name_of: Callable[[CallArgument], str]) -> dict[str, str]:
+    """
+    Return the names that a face has for arguments, for its errors.
+
+    An argument that has several names there is left out: an error does not say of which call it is.
+    """
+    names: dict[str, set[str]] = {}
+    for argument in (argument for each in CALLS for argument in each.arguments):
+        names.setdefault(argument.name, set()).add(name_of(argument))
+        names[argument.name].discard("")
+    return {name: found.pop() for name, found in names.items() if len(found) == 1}

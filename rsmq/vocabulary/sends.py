@@ -49,6 +49,11 @@ ANNOTATIONS = {
 }
 
 
+def fill_in(text: str, name_of: Callable[[str], str]) -> str:
+    """Return a text with the names of the arguments in braces as a face has them."""
+    return _REFERENCES.sub(lambda found: name_of(found[1]), text)
+
+
 class SendCall:
     """
     A call that sends. It is compared by identity.
@@ -114,7 +119,7 @@ class SendOption:
 
     def describe(self, name_of: Callable[[str], str] = str) -> str:
         """Return the text, with the names of options as a face has them."""
-        return _REFERENCES.sub(lambda found: name_of(found[1]), self.text)
+        return fill_in(self.text, name_of)
 
     def is_list_in(self, call: SendCall) -> bool:
         """Return whether a call takes a list of it, with the value of each message."""

@@ -191,6 +191,7 @@ class Field:
 
     Attributes:
         rule: the rest of its JSON schema, such as a range, which the handler or the client checks.
+        default: its value in a request that does not have it.
         items: the fields of an object, or of each object of a list, for its JSON schema; of a
             request, the handler checks them.
     """
@@ -201,6 +202,11 @@ class Field:
     required: bool = False
     rule: Mapping[str, Any] = field(default_factory=dict)
     items: tuple[Field, ...] = ()
+    default: Any = None
+
+    def read(self, values: Mapping[str, Any]) -> Any:
+        """Return its value in a request, or its default."""
+        return values.get(self.name, self.default)
 
 
 def between(low: float, high: float) -> dict[str, Any]:
@@ -211,7 +217,7 @@ def between(low: float, high: float) -> dict[str, Any]:
 def number_of(what: str, high: int, default: int, name: str = "limit") -> Field:
     """Return the field for how many things a caller wants."""
     text = f"{what}, 1 to {high:,}; {default:,} by default."
-    return Field(name, Shape.WHOLE, text, rule=between(1, high))
+    return Field(name, Shape.WHOLE, text, rule=between(1, high), default=default)
 
 
 def one_of(*values: str) -> dict[str, Any]:

@@ -21,14 +21,12 @@ from rsmq.errors import (
     Shown,
 )
 from rsmq.errors.hints import Words
-from rsmq.vocabulary.calls import BY_NAME
+from rsmq.vocabulary.calls import BY_NAME, names_in_errors
 
 #: The fields of requests, by the arguments of the client that have other names.
 _FIELDS = {
+    **names_in_errors(lambda argument: argument.field_name),
     "qname": "queue",
-    "max_messages": "max",
-    "max_jobs": "limit",
-    "count": "limit",
     "the number of bodies": "the number of messages",
     "the bytes of bodies": "the bytes of messages",
 }

@@ -26,7 +26,7 @@ from rsmq.errors import (
 from rsmq.errors.hints import Words
 from rsmq.errors.printable import escape_unprintable
 from rsmq.transport.url import redact
-from rsmq.vocabulary.calls import BY_NAME
+from rsmq.vocabulary.calls import BY_NAME, names_in_errors
 from rsmq.vocabulary.queues import SET
 from rsmq.vocabulary.sends import SEND_OPTIONS
 
@@ -87,12 +87,12 @@ _OPTIONS = {
     **{
         name: option_of(name)
         for name in (
-            *(each.name for each in SEND_OPTIONS), *SET.options, "idle", "start", "state",
-            "max_receives", "allow", "allow_http", "content_type",
+            *(each.name for each in SEND_OPTIONS), *SET.options, "max_receives", "allow",
+            "allow_http", "content_type",
         )
     },
-    "max_messages": "-n", "count": "-n", "destination": "--to", "secret": "--secret-file",
-    "strict_names": "--any-names",
+    **names_in_errors(lambda argument: argument.option_name),
+    "secret": "--secret-file", "strict_names": "--any-names",
 }  # fmt: skip
 
 

@@ -1,5 +1,5 @@
 """
-The options of the commands that send and that set attributes of queues, from their tables.
+The options of commands, from the tables of calls, of sends and of the attributes of queues.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rsmq.cli.app.command import Decorator, options
-from rsmq.cli.app.errors import option_of
+from rsmq.cli.app.errors import WORDS, option_of
+from rsmq.vocabulary.call_arguments import CallArgument
+from rsmq.vocabulary.calls import BY_NAME
 from rsmq.vocabulary.queues import QueueCall
 from rsmq.vocabulary.sends import SEND_OPTIONS, ValueKind
 from rsmq.vocabulary.signatures import OptionCall
@@ -23,9 +25,33 @@ _WORDS = {
 }
 
 
-def send_options(call: OptionCall) -> Decorator:
-    """Return a decorator that gives a command the options of a call."""
-    return options("\n".join(_describe(each, call) for each in call.options.values()))
+def call_options(name: str) -> Decorator:
+    """Return a decorator that gives a command the options of a method, under their names there."""
+    own = [each for each in BY_NAME[name].arguments if each.option is not None]
+    return options("\n".join(map(_describe_argument, own))) if own else lambda function: function
+
+
+def _describe_argument(each: CallArgument) -> str:
+    names = each.option or option_of(each.name)
+    word = f" [{'|'.join(each.choices)}]" if each.choices else _WORDS[each.kind]
+    text = each.describe(WORDS.argument, each.unset)
+    if each.word == "WAIT":
+        text = f"{text.removesuffix('.')}, or forever."
+    rule = "  [required]" if each.is_required else ""
+    if each.default is not None:
+        rule = f"  [default: {each.default}]"
+    return f"{names}, {each.name}{f' {each.word}' if each.word else word}  {text}{rule}"
+
+
+def send_options(call: OptionCall, arguments: str = "") -> Decorator:
+    """
+    Return a decorator that gives a command the options of a call.
+
+    Args:
+        arguments: the arguments of the command, which are no options.
+    """
+    passed = (each for name, each in call.options.items() if name.upper() not in arguments)
+    return options("\n".join(_describe(each, call) for each in passed))
 
 
 def _describe(option: Any, call: OptionCall) -> str:

@@ -21,7 +21,7 @@ from rsmq.cli.app.command import YES, DocumentedCommand, command, options
 from rsmq.cli.app.errors import Exit, Failed
 from rsmq.cli.app.output import format_cell, format_text, format_time, to_json_value
 from rsmq.cli.app.queue_names import expand_patterns
-from rsmq.cli.app.send_options import send_options
+from rsmq.cli.app.send_options import call_options, send_options
 from rsmq.cli.commands.message_output import BodyFormat, PoppedWriter, raw_options, write_messages
 from rsmq.errors.printable import format_count
 from rsmq.model import Message, StoredMessage
@@ -62,8 +62,9 @@ def one_call(name: str) -> DocumentedCommand:
         decorated = YES(_UNDO(decorated))
     if row.options:
         decorated = options(row.options)(decorated)
+    decorated = call_options(name)(decorated)
     if row.of_call:
-        decorated = send_options(row.of_call)(decorated)
+        decorated = send_options(row.of_call, row.arguments)(decorated)
     return command(f"{BY_NAME[name].command.split()[-1]} {row.arguments}", *row.examples)(decorated)
 
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import argument, command, options
+from rsmq.cli.app.command import argument, command
 from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.output import format_text
+from rsmq.cli.app.send_options import call_options
 
 
 @command("sweep QUEUE", "rsmq sweep orders")
-@options("--number, -n N  The highest number of messages, 1 to 10,000.  [default: 1000]")
-def sweep(call: Call, queue: str, number: int) -> Exit | None:
+@call_options("sweep_dead_letters")
+def sweep(call: Call, queue: str, max_messages: int) -> Exit | None:
     """
     Move messages that were received too often.
 
@@ -23,7 +24,7 @@ def sweep(call: Call, queue: str, number: int) -> Exit | None:
     not moved. The exit code is 1 if the queue has no dead-letter policy.
     """
     with call.open() as rsmq:
-        ids = rsmq.sweep_dead_letters(queue, number)
+        ids = rsmq.sweep_dead_letters(queue, max_messages)
         has_policy = bool(ids) or rsmq.get_queue_attributes(queue).dead_letter_queue is not None
     call.out.result(ids, map(format_text, ids))
     if has_policy:
@@ -43,13 +44,9 @@ def sweep(call: Call, queue: str, number: int) -> Exit | None:
 )
 @argument("DEAD_LETTER_QUEUE", "queue")
 @argument("[ID...]")
-@options("""
-    --to, destination QUEUE  The target; by default the queue that each message came from, as its
-        reason says, or the only queue whose policy names this dead-letter queue.
-    --number, -n N  The highest number of messages; all by default.
-    """)
+@call_options("redrive_messages")
 def redrive(
-    call: Call, queue: str, ids: tuple[str, ...], destination: str | None, number: int | None
+    call: Call, queue: str, ids: tuple[str, ...], destination: str | None, max_messages: int | None
 ) -> Exit | None:
     """
     Send dead letters again, with new ids.
@@ -58,12 +55,12 @@ def redrive(
     Without ids all that are visible are sent. The exit code is 1 if there are no messages, or if
     one of the ids is not in the queue.
     """
-    if ids and number is not None:
+    if ids and max_messages is not None:
         raise click.UsageError("--number goes without ids.")
     wanted = list(dict.fromkeys(ids))
     with call.open() as rsmq:
         redriven = rsmq.redrive_messages(
-            queue, destination, wanted if ids else None, max_messages=number
+            queue, destination, wanted if ids else None, max_messages=max_messages
         )
     sent_again = {old for old, _ in redriven}
     missing = [id for id in wanted if id not in sent_again]

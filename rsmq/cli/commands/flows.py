@@ -9,8 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, options
 from rsmq.cli.app.exit_codes import Exit
@@ -22,9 +20,8 @@ from rsmq.cli.app.output import (
     to_json_value,
     truncate,
 )
+from rsmq.cli.app.send_options import call_options
 from rsmq.errors import FlowCancelled, FlowFailed, FlowNotEnded, FlowNotFound
-from rsmq.jobs.flows.operations import MAX_LISTED
-from rsmq.jobs.flows.status import FlowState
 
 if TYPE_CHECKING:
     from rsmq.jobs.flows.status import FlowStatus, NodeStatus
@@ -53,13 +50,9 @@ _COLUMNS_OF_LIST: dict[str, str | Callable[[Any], Any]] = {
 
 
 @command("flow ID", "rsmq flow ID", "rsmq flow ID --wait 5m --json", "rsmq flow ID --cancel")
-@options(
-    """
-    --wait DURATION=0  Wait so long at most until it has ended.
-    --cancel  Cancel it first: send nothing more of it, and cancel its jobs.
-    """
-)
-def flow(call: Call, id: str, *, wait: float, cancel: bool) -> Exit | None:
+@call_options("flow")
+@options("--cancel  Cancel it first: send nothing more of it, and cancel its jobs.")
+def flow(call: Call, id: str, *, timeout: float, cancel: bool) -> Exit | None:
     """
     Show what has become of a flow of tasks, and cancel it.
 
@@ -71,9 +64,9 @@ def flow(call: Call, id: str, *, wait: float, cancel: bool) -> Exit | None:
         try:
             if cancel:
                 handle.cancel()
-            if wait:
+            if timeout:
                 with suppress(FlowNotEnded, FlowFailed, FlowCancelled):
-                    handle.result(wait)
+                    handle.result(timeout)
             status, nodes = handle.status(), handle.nodes()
         except FlowNotFound as error:
             call.out.note(str(error))
@@ -82,19 +75,12 @@ def flow(call: Call, id: str, *, wait: float, cancel: bool) -> Exit | None:
     width = call.out.width
     shown = [*_describe(status), "", *(truncate(each, width, keep=32) for each in lines)]
     call.out.result({**_to_json(status), "nodes": list(map(_show_node, nodes))}, shown)
-    return Exit.NOT_ALL if wait and not status.is_ended else None
+    return Exit.NOT_ALL if timeout and not status.is_ended else None
 
 
 @command("flows", "rsmq flows", "rsmq flows --state running -n 20 --json")
-@options(
-    """
-    --state  List only flows in this state.
-    --count, --number, -n N  The highest number of flows, 1 to 1,000.  [default: 100]
-    """,
-    state={"type": click.Choice([each.value for each in FlowState])},
-    count={"type": click.IntRange(1, MAX_LISTED)},
-)
-def flows(call: Call, state: str | None, count: int) -> None:
+@call_options("flows")
+def flows(call: Call, state: str | None, max_flows: int) -> None:
     """
     List the flows of tasks that were sent last.
 
@@ -102,7 +88,7 @@ def flows(call: Call, state: str | None, count: int) -> None:
     until their time to live ends.
     """
     with call.open() as rsmq:
-        found = rsmq.flows(state=state, max_flows=count)
+        found = rsmq.flows(state=state, max_flows=max_flows)
     call.out.table(found, _COLUMNS_OF_LIST, show=_to_json, keep=32)
 
 

@@ -11,6 +11,7 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, options
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.output import format_table, format_time, to_json_value
+from rsmq.cli.app.send_options import call_options
 
 if TYPE_CHECKING:
     from rsmq.history import History
@@ -21,11 +22,8 @@ _HEADINGS = (
 
 
 @command("history [QUEUE]", "rsmq history orders", "rsmq history --last 1d --step 1h --json")
-@options("""
-    --last DURATION=3600  How far back; an hour by default.
-    --step DURATION=60  The length of a row: whole minutes that divide an hour, or whole hours that
-        divide a day; a minute by default.
-    """)
+@options("--last DURATION=3600  How far back; an hour by default.")
+@call_options("history")
 def history(call: Call, queue: str | None, last: float, step: float) -> None:
     """
     Show what was sent and received, and how many messages there were.

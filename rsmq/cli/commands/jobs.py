@@ -8,14 +8,12 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, options
+from rsmq.cli.app.command import command
 from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.output import format_facts, format_text, format_time, to_json_value
+from rsmq.cli.app.send_options import call_options
 from rsmq.errors import JobNotEnded, JobNotFound
-from rsmq.jobs.status import JobState
 
 if TYPE_CHECKING:
     from rsmq.jobs.status import JobStatus, ReportedProgress
@@ -35,8 +33,8 @@ _RESULTS = {
 
 
 @command("job QUEUE ID", "rsmq job reports ID", "rsmq job reports ID --wait 5m --json")
-@options("--wait DURATION=0  Wait so long at most until it has ended.")
-def job(call: Call, queue: str, id: str, wait: float) -> Exit | None:
+@call_options("wait_for_jobs")
+def job(call: Call, queue: str, id: str, timeout: float) -> Exit | None:
     """
     Show what has become of a tracked message.
 
@@ -48,27 +46,20 @@ def job(call: Call, queue: str, id: str, wait: float) -> Exit | None:
     with call.open() as rsmq:
         handle = rsmq.job(queue, id)
         try:
-            if wait:
+            if timeout:
                 with suppress(JobNotEnded):
-                    rsmq.wait_for_jobs([handle], wait)
+                    rsmq.wait_for_jobs([handle], timeout)
             status = handle.status()
         except JobNotFound as error:
             call.out.note(str(error))
             return Exit.NOT_ALL
     call.out.result(_to_json(status), _describe(status))
-    return Exit.NOT_ALL if wait and not status.is_ended else None
+    return Exit.NOT_ALL if timeout and not status.is_ended else None
 
 
 @command("jobs QUEUE", "rsmq jobs reports", "rsmq jobs reports --state failed -n 20 --json")
-@options(
-    """
-    --state  List only jobs in this state.
-    --count, --number, -n N  The highest number of jobs, 1 to 10,000.  [default: 100]
-    """,
-    state={"type": click.Choice([each.value for each in JobState])},
-    count={"type": click.IntRange(1, 10000)},
-)
-def jobs(call: Call, queue: str, state: str | None, count: int) -> None:
+@call_options("jobs")
+def jobs(call: Call, queue: str, state: str | None, max_jobs: int) -> None:
     """
     List the tracked messages of a queue.
 
@@ -76,7 +67,7 @@ def jobs(call: Call, queue: str, state: str | None, count: int) -> None:
     in small steps, which takes about a second for a million keys.
     """
     with call.open() as rsmq:
-        found = rsmq.jobs(queue, state=state, max_jobs=count)
+        found = rsmq.jobs(queue, state=state, max_jobs=max_jobs)
         if not found:
             rsmq.get_queue_attributes(queue)  # raises if it does not exist
     call.out.table(found, _COLUMNS, show=_to_json, keep=32)

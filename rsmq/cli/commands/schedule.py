@@ -14,7 +14,7 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import Group, options
 from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.output import format_body, format_facts, format_text, format_time, to_json_value
-from rsmq.cli.app.send_options import drop_unset, send_options
+from rsmq.cli.app.send_options import call_options, drop_unset, send_options
 from rsmq.cli.commands.calls import one_call
 from rsmq.codecs.body_fields import body_fields
 from rsmq.vocabulary.sends import SCHEDULE, ValueKind
@@ -44,15 +44,7 @@ one of these must run.
     "rsmq schedule add ping monitor --every 30s --missed skip",
 )
 @click.argument("body", default="")
-@options("""
-    --cron EXPRESSION  Five fields, six with seconds, or as @daily.
-    --every DURATION  The time between two messages.
-    --timezone ZONE  The time zone of --cron; UTC by default.
-    --missed [skip|once|all]  What happens to times at which no process ran.  [default: once]
-    --jitter DURATION=0  Send each message later by a random time up to this.
-    --tick-field FIELD  Put the time into this field of the body, a JSON object.
-    --version N  The version; the stored one by default.
-    """)
+@call_options("schedules.add")
 @send_options(SCHEDULE)
 def add(call: Call, /, name: str, body: str, **definition: Any) -> None:
     """

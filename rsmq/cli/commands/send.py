@@ -19,16 +19,12 @@ from rsmq.cli.app.command import command, options
 from rsmq.cli.app.errors import Exit, Failed, describe_error
 from rsmq.cli.app.output import format_text
 from rsmq.cli.app.queue_names import expand_patterns
-from rsmq.cli.app.send_options import drop_unset, find_unique, send_options
+from rsmq.cli.app.send_options import call_options, drop_unset, find_unique, send_options
 from rsmq.cli.commands.input_batches import InputBatch, read_batches
 from rsmq.errors import MessageTooLong
 from rsmq.errors.printable import format_count
 from rsmq.vocabulary.sends import PUBLISH, SEND, as_batch
 from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES, utf16_length
-
-_TIMEOUT = options(
-    "--timeout DURATION  How long the call may take with all its attempts, 0.001 to 86,400."
-)
 
 
 @command(
@@ -45,7 +41,7 @@ _TIMEOUT = options(
     --whole  Send the whole file as one message.
     """)
 @send_options(SEND)
-@_TIMEOUT
+@call_options("send_message")
 def send(
     call: Call, /, queue: str, bodies: tuple[str, ...], path: str | None,
     *, null: bool, whole: bool, timeout: float | None, **values: Any,
@@ -192,7 +188,7 @@ def _show_progress(call: Call, file: BufferedReader, path: str) -> Any:
 @options("--body BODY  The body of the message.")
 @options("--file, -f, path FILE  Send the whole file as the message; - is the standard input.")
 @send_options(PUBLISH)
-@_TIMEOUT
+@call_options("publish")
 def publish(
     call: Call, /, queues: tuple[str, ...], body: str | None, path: str | None,
     *, timeout: float | None, **values: Any,

@@ -8,13 +8,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, options
+from rsmq.cli.app.command import command
 from rsmq.cli.app.output import format_text
 from rsmq.cli.app.queue_names import expand_patterns
-from rsmq.history.call_records import CALL_SPANS
+from rsmq.cli.app.send_options import call_options
 
 if TYPE_CHECKING:
     from rsmq.history import Percentiles
@@ -43,10 +41,7 @@ _COLUMNS: dict[str, str | Callable[[Any], Any]] = {
 
 
 @command("tasks [QUEUE]...", "rsmq tasks", "rsmq tasks reports --span 7d --json")
-@options(
-    "--span  How far back.  [default: 1h]",
-    span={"type": click.Choice(list(CALL_SPANS)), "default": "1h"},
-)
+@call_options("task_figures")
 def tasks(call: Call, queues: tuple[str, ...], span: str) -> None:
     """
     Show how the calls of each task went.

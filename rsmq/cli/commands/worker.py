@@ -18,6 +18,7 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, options
 from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.program import run
+from rsmq.cli.app.send_options import call_options
 from rsmq.cli.commands.metrics_server import metrics_options
 
 #: The word that stands for MODULE:NAME when workers are checked.
@@ -86,8 +87,8 @@ def _memory_size(text: str) -> int:
     --list  Show the workers of the namespace.
     --pause QUEUE  Stop all workers from receiving from a queue.
     --resume QUEUE  Let workers receive from a paused queue again.
-    --for, seconds DURATION=86400  When a pause or a concurrency of an order ends by itself.
     """)
+@call_options("workers.pause")
 def worker(call: Call, /, **options: Any) -> int:
     """
     Run a worker until it is stopped.

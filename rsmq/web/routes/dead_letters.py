@@ -6,18 +6,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypedDict
 
-from rsmq.errors import InvalidValue
 from rsmq.explain.alerts.facts import dead_letter_queues
+from rsmq.vocabulary.queues import POLICY
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.bulk.manager import MAX_RATE, OperationRequest
 from rsmq.web.bulk.records import OperationKind
-from rsmq.web.fields import Field, Refused, Shape, between, number_of
+from rsmq.web.fields import Field, Refused, Shape, between
 from rsmq.web.routes.bulk import ANSWERS, BEFORE, SHOWN, begin, prefers_async, refuse_with
-from rsmq.web.routes.forms import QUEUE, QueueJson, choose, may, show_attributes
+from rsmq.web.routes.forms import QUEUE, QueueJson, check_number, choose, may, show_attributes
+from rsmq.web.send_fields import list_arguments, list_attributes
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
-
-#: Messages of one request, so that it ends in time; a caller repeats it until none is left.
-_MAX_MESSAGES = 10_000
 
 
 class DeadLetterQueueJson(TypedDict):
@@ -64,14 +62,14 @@ async def _remove_policy(call: ApiCall) -> ApiAnswer:
 async def _sweep(call: ApiCall) -> ApiAnswer:
     if prefers_async(call, "max"):
         return await begin(call, OperationRequest(OperationKind.SWEEP, call.names[QUEUE]))
-    ids = await call.queues.sweep_dead_letters(call.names[QUEUE], call.values.get("max", 1000))
+    ids = await call.queues.sweep_dead_letters(call.names[QUEUE], _MAX.read(call.values))
     return ApiAnswer({"ids": ids})
 
 
 async def _sweep_expired(call: ApiCall) -> ApiAnswer:
     if prefers_async(call, "max"):
         return await begin(call, OperationRequest(OperationKind.SWEEP_EXPIRED, call.names[QUEUE]))
-    ids = await call.queues.sweep_expired(call.names[QUEUE], call.values.get("max", 1000))
+    ids = await call.queues.sweep_expired(call.names[QUEUE], _MAX.read(call.values))
     return ApiAnswer({"ids": ids})
 
 
@@ -106,9 +104,7 @@ async def _redrive(call: ApiCall) -> ApiAnswer:
     if "ids" in call.values or "receipts" in call.values:
         chosen = (*choose(call), None)[:2]
     else:
-        number = call.values.get("max", 1000)
-        if not 1 <= number <= _MAX_MESSAGES:
-            raise InvalidValue("max", 1, _MAX_MESSAGES, value=number)
+        number = check_number(_MAX_REDRIVEN, call)
     pairs = await call.queues.redrive_messages(
         chosen[0], destination, chosen[1], max_messages=number
     )
@@ -133,17 +129,9 @@ async def _list(call: ApiCall) -> ApiAnswer[DeadLetterQueuesJson]:
     return ApiAnswer({"queues": shown})
 
 
-_POLICY = (
-    Field("dead_letter_queue", Shape.TEXT, "The name of another queue.", required=True),
-    Field(
-        "max_receives",
-        Shape.WHOLE,
-        "How often a message may be received.",
-        required=True,
-        rule=between(1, 1_000_000),
-    ),
-)
-_MAX = number_of("Messages", _MAX_MESSAGES, 1000, "max")
+_POLICY = list_attributes(POLICY, all_of=True)
+(_MAX,) = list_arguments("sweep_dead_letters")
+_DESTINATION, _MAX_REDRIVEN = list_arguments("redrive_messages")
 
 ROUTES = (
     Route(
@@ -191,11 +179,10 @@ ROUTES = (
         "POST", "/queues/{queue}:redrive", Scope.MANAGE,
         "Send dead letters again, with new ids.", _redrive, ("redrive_messages",),
         body=(
-            Field("destination", Shape.TEXT, "The queue that gets them. By default where each "
-            "came from, for callers that may send to all queues."),
+            _DESTINATION,
             Field("ids", Shape.TEXTS, "Only these; else those that are visible."),
             Field("receipts", Shape.TEXTS, "Only these, unless they were received again since."),
-            _MAX,
+            _MAX_REDRIVEN,
             Field("rate", Shape.WHOLE, "Redrive all, as an operation with so many messages a "
             "second.", rule=between(1, MAX_RATE)),
             Field("filter", Shape.TEXT, "Redrive those that fit, as an operation; cause:KEY is a "

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from rsmq.errors import ClientClosed, FlowCancelled, FlowFailed, FlowNotEnded
 from rsmq.jobs.flows.asyncio_ import AsyncFlowHandle
-from rsmq.jobs.flows.operations import MAX_LISTED
-from rsmq.jobs.flows.status import FlowState, FlowStatus, NodeStatus
+from rsmq.jobs.flows.status import FlowStatus, NodeStatus
 from rsmq.search.redaction import Redaction
-from rsmq.web.fields import Field, Shape, number_of, one_of
-from rsmq.web.routes.forms import may, show_as
-from rsmq.web.routes.receives import WAIT_FOR_END, check_wait, while_admitted
+from rsmq.web.fields import Field, Shape
+from rsmq.web.routes.forms import check_number, may, show_as
+from rsmq.web.routes.receives import while_admitted
+from rsmq.web.send_fields import list_arguments
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 
@@ -87,7 +87,7 @@ async def _read(
 
 
 async def _list(call: ApiCall) -> ApiAnswer[FlowsJson]:
-    state, limit = call.values.get("state"), call.values.get("limit", 100)
+    state, limit = (each.read(call.values) for each in _LIST)
     found = await call.queues.flows(state=state, max_flows=limit)
     seen = (each for each in found if all(may(call, Scope.PEEK, queue) for queue in each.queues))
     return ApiAnswer({"flows": [show_as(FlowJson, each) for each in seen]})
@@ -95,7 +95,7 @@ async def _list(call: ApiCall) -> ApiAnswer[FlowsJson]:
 
 async def _get(call: ApiCall) -> ApiAnswer[FlowWithNodesJson]:
     flow, status = await _find(call, Scope.PEEK)
-    wait = check_wait(call)
+    wait = check_number(_WAIT, call)
     if wait and not status.is_ended:
         # ClientClosed is raised if the server stops.
         with suppress(FlowNotEnded, FlowFailed, FlowCancelled, ClientClosed):
@@ -114,24 +114,20 @@ async def _cancel(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"result": (await call.queues.flow(call.names["flow"]).cancel()).value})
 
 
+_LIST = list_arguments("flows")
+(_WAIT,) = list_arguments("flow")
+
 ROUTES = (
     Route(
         "GET", "/flows", Scope.PEEK,
         "List the flows of tasks that were sent last, the last first.", _list, ("flows",),
-        query=(
-            Field(
-                "state", Shape.TEXT, "Only those in this state.",
-                rule=one_of(*(each.value for each in FlowState)),
-            ),
-            number_of("Flows", MAX_LISTED, 100),
-        ),
-        result=FlowsJson,
+        query=_LIST, result=FlowsJson,
     ),
     Route(
         "GET", "/flows/{flow}", Scope.PEEK,
         "Read what has become of a flow of tasks and its nodes, and wait for its end.", _get,
         ("flow",),
-        query=(WAIT_FOR_END,),
+        query=(_WAIT,),
         result=FlowWithNodesJson,
     ),
     Route(

@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Annotated, Any, TypedDict, TypeVar, cast
 
-from rsmq.errors import InvalidFormat
+from rsmq.errors import InvalidFormat, InvalidValue
 from rsmq.model import Message, QueueAttributes, StoredMessage, make_received_message
 from rsmq.search.operations import SearchPosition
 from rsmq.search.redaction import Redaction
@@ -97,6 +97,14 @@ class StoredJson(MessageJson, _FactsJson):
     visible_at_ms: Annotated[int, "When it becomes visible, Unix ms."]
     last_error: Annotated[str | None, "The failure of its last attempt."]
     reason: Annotated[ReasonJson | None, "Of a dead letter: why it is one."]
+
+
+def check_number(each: Field, call: ApiCall) -> Any:
+    """Return a number of a request, or its default; raises InvalidValue if it is out of range."""
+    value, low, high = each.read(call.values), each.rule["minimum"], each.rule["maximum"]
+    if not low <= value <= high:
+        raise InvalidValue(each.name, low, high, value=value)
+    return value
 
 
 def receipt_of(message: Message[bytes]) -> str:

@@ -7,15 +7,11 @@ from __future__ import annotations
 from typing import Annotated, TypedDict
 
 from rsmq.web.access.principals import ALL_QUEUES
-from rsmq.web.fields import Field, Shape
 from rsmq.web.routes.forms import QUEUE, show_as
+from rsmq.web.send_fields import list_arguments
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
-_QUERY = (
-    Field("from", Shape.TIME, "The begin; an hour before the end by default."),
-    Field("to", Shape.TIME, "The end; now by default."),
-    Field("step", Shape.WHOLE, "Seconds of a step: 60 by default, a multiple of it, to 86,400."),
-)
+_FROM, _TO, _STEP = _QUERY = list_arguments("history")
 _COLUMN = "in each step; null where no process has recorded it."
 
 
@@ -55,9 +51,9 @@ async def _read(call: ApiCall) -> ApiAnswer:
         call.allow(Scope.STATS, ALL_QUEUES)  # sums show something of every queue
     history = await call.queues.history(
         call.names.get(QUEUE),
-        start=values.get("from"),
-        end=values.get("to"),
-        step=values.get("step", 60),
+        start=_FROM.read(values),
+        end=_TO.read(values),
+        step=_STEP.read(values),
     )
     return ApiAnswer(show_as(HistoryJson, history))
 

@@ -8,12 +8,13 @@ from typing import Annotated, Any, TypedDict
 
 from rsmq.errors import ClientClosed, JobNotEnded
 from rsmq.jobs.asyncio_ import AsyncJobHandle, list_jobs
-from rsmq.jobs.status import JobState, JobStatus
+from rsmq.jobs.status import JobStatus
 from rsmq.search.redaction import MARK
-from rsmq.web.fields import Field, Shape, number_of, one_of
-from rsmq.web.routes.forms import QUEUE, may, show_as
-from rsmq.web.routes.receives import WAIT_FOR_END, check_wait, while_admitted
+from rsmq.web.fields import Field, Shape
+from rsmq.web.routes.forms import QUEUE, check_number, may, show_as
+from rsmq.web.routes.receives import while_admitted
 from rsmq.web.search import run_paced
+from rsmq.web.send_fields import list_arguments
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 
@@ -81,7 +82,7 @@ def _show(status: JobStatus[Any], call: ApiCall) -> JobJson:
 async def _get(call: ApiCall) -> ApiAnswer[JobJson]:
     # A read of an operator does not end the record of a job that has expired.
     job = AsyncJobHandle[Any](call.queues, call.names[QUEUE], call.names["id"], only_reads=True)
-    wait = check_wait(call)
+    wait = check_number(_WAIT, call)
     if wait:
         waiting: Any = call.queues.wait_for_jobs([job], wait)
         try:
@@ -97,7 +98,7 @@ async def _forget(_: object) -> None:
 
 
 async def _list(call: ApiCall) -> ApiAnswer[JobsJson]:
-    state, limit = call.values.get("state"), call.values.get("limit", 100)
+    state, limit = (each.read(call.values) for each in _LIST)
     # It looks at all keys of the database, so its steps are paced with those of searches.
     found = await list_jobs(call.queues, call.names[QUEUE], state, limit, run_paced)
     if not found:
@@ -110,24 +111,20 @@ async def _cancel(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"result": result.value})
 
 
+_LIST = list_arguments("jobs")
+(_WAIT,) = list_arguments("wait_for_jobs")
+
 ROUTES = (
     Route(
         "GET", "/queues/{queue}/jobs", Scope.PEEK,
         "List the jobs of a queue that have a record, the last first; for operators.", _list,
         ("jobs",),
-        query=(
-            Field(
-                "state", Shape.TEXT, "Only those in this state.",
-                rule=one_of(*(each.value for each in JobState)),
-            ),
-            number_of("Jobs", 10_000, 100),
-        ),
-        result=JobsJson,
+        query=_LIST, result=JobsJson,
     ),
     Route(
         "GET", "/queues/{queue}/jobs/{id}", Scope.PEEK,
         "Read what has become of a message, and wait for its result.", _get,
-        ("job", "wait_for_jobs"), query=(WAIT_FOR_END,),
+        ("job", "wait_for_jobs"), query=(_WAIT,),
         result=JobJson,
     ),
     Route(

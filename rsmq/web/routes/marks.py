@@ -7,6 +7,7 @@ from __future__ import annotations
 from rsmq.operations.marks import MARK_CALL, mark_facts
 from rsmq.web.audit import add_entry
 from rsmq.web.fields import Field, Shape
+from rsmq.web.send_fields import list_arguments
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.names import decode_name
 
@@ -22,12 +23,7 @@ ROUTES = (
     Route(
         _METHOD, _PATH, Scope.MANAGE, "Mark this moment in charts, as of a deploy.", _mark,
         ("mark",),
-        body=(
-            Field(
-                "text", Shape.TEXT, "What happens, such as a version; 1 to 128 characters.",
-                required=True,
-            ),
-        ),
+        body=list_arguments("mark"),
         answers={201: "marked"},
         result=(Field("id", Shape.TEXT, "The id of its entry in the audit stream."),),
         is_preview=True,  # it is a record itself

@@ -13,10 +13,11 @@ from rsmq.model import State, StoredMessage
 from rsmq.search.message_filter import SearchFilter, parse_filter
 from rsmq.search.operations import SearchCandidate, SearchPosition
 from rsmq.web.bodies import open_message
-from rsmq.web.fields import Field, Refused, Shape, between, number_of, one_of
+from rsmq.web.fields import Field, Refused, Shape, between
 from rsmq.web.routes.forms import (
     QUEUE,
     StoredJson,
+    check_number,
     make_position_cursor,
     message_gone,
     read_position,
@@ -30,12 +31,12 @@ from rsmq.web.search import (
     read_page,
     walk_through,
 )
+from rsmq.web.send_fields import list_arguments
 from rsmq.web.table import ApiAnswer, ApiCall, RawBody, Route, Scope
-from rsmq.wire.limits import MAX_BATCH, check_whole_number
+from rsmq.wire.limits import check_whole_number
 
 T = TypeVar("T")
 
-_MAX_START = 10**9
 _MAX_BYTES = 512 * 1024 * 1024
 
 
@@ -63,7 +64,7 @@ class MessagesJson(TypedDict):
 
 async def _list(call: ApiCall) -> ApiAnswer[MessagesJson]:
     query = _read_query(call)
-    start = check_whole_number("start", call.values.get("start", 0), -_MAX_START, _MAX_START)
+    start = check_number(_START, call)
     if start < 0:
         start = max(0, start + await _count(call, query.state))
     is_hidden = query.state not in {None, "visible"}
@@ -79,7 +80,7 @@ def _read_query(call: ApiCall) -> MessageQuery:
         call.names[QUEUE],
         check_state(call),
         SearchFilter() if text is None else parse_filter(text),
-        check_whole_number("limit", call.values.get("limit", 10), 1, MAX_BATCH),
+        check_number(_LIMIT, call),
         call.redaction,
     )
 
@@ -173,22 +174,15 @@ async def _find(call: ApiCall) -> Any:
     return open_message(found)
 
 
-STATE = Field(
-    "state", Shape.TEXT, "Only visible, in_flight, retrying, delayed or held_back ones.",
-    rule=one_of(*get_args(State)),
-)  # fmt: skip
+_START, _LIMIT, STATE = list_arguments("peek_messages")
 
 ROUTES = (
     Route(
         "GET", "/queues/{queue}/messages", Scope.PEEK, "Read messages without receiving them.",
         _list, ("peek_messages",),
         query=(
-            Field(
-                "start", Shape.WHOLE,
-                "The position of the first one of the first page; -1 is the last message.",
-                rule=between(-_MAX_START, _MAX_START),
-            ),
-            number_of("Messages", MAX_BATCH, 10),
+            _START,
+            _LIMIT,
             STATE,
             Field("filter", Shape.TEXT, "Only those that fit, such as json.country:DE rc>=3."),
             Field("cursor", Shape.TEXT, "The cursor of the page before."),

@@ -12,23 +12,14 @@ from rsmq.operations.arguments import encode_body
 from rsmq.vocabulary.sends import PUBLISH, SEND
 from rsmq.web.bodies import BODIES, with_references
 from rsmq.web.bulk.records import OperationKind
-from rsmq.web.fields import (
-    BODY_FIELDS,
-    SECONDS,
-    Field,
-    ItemRefused,
-    Refused,
-    Shape,
-    read_body,
-    read_object,
-)
+from rsmq.web.fields import BODY_FIELDS, Field, ItemRefused, Refused, Shape, read_body, read_object
 from rsmq.web.idempotency import HEADER, WINDOW_SECONDS, KeyClaim, batch_dedup_ids
 from rsmq.web.routes.bulk import ANSWERS, FILTER, SHOWN, begin_filtered, is_filtered
 from rsmq.web.routes.forms import CHOICE, QUEUE, choose, choose_one, message_gone, raise_unchanged
 from rsmq.web.routes.selections import DONE, SELECTION, act_on_selection
 from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
 from rsmq.web.selection.changes import SelectionAction
-from rsmq.web.send_fields import list_fields
+from rsmq.web.send_fields import list_arguments, list_fields
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import check_label
 
@@ -40,8 +31,7 @@ OPTIONS = (*_SEND_OPTIONS, *_KEYS)
 _MESSAGE = (*BODY_FIELDS, *_KEYS)
 _ID = Field("id", Shape.TEXT, "The id of the message.")
 _IDS = (Field("ids", Shape.TEXTS, "The ids of the messages that were changed."),)
-_VT = Field("vt", Shape.NUMBER, "Seconds from now, 0 to 9,999,999.", required=True, rule=SECONDS)
-_TO = Field("destination", Shape.TEXT, "The queue that receives them.", required=True)
+_NEW_VT = list_arguments("change_message_visibility")
 
 
 async def send_one(call: ApiCall, body: str | bytes, options: dict[str, Any]) -> str:
@@ -239,7 +229,7 @@ ROUTES = (
     Route(
         "PATCH", "/queues/{queue}/messages/{id}", Scope.RECEIVE,
         "Hide a message for a time from now, or show it with 0.", _change,
-        ("change_message_visibility",), query=_OF_PATH, body=(_VT,), answers={204: "changed"},
+        ("change_message_visibility",), query=_OF_PATH, body=_NEW_VT, answers={204: "changed"},
     ),
     Route(
         "POST", "/queues/{queue}/messages:delete", Scope.RECEIVE, "Delete messages.",
@@ -250,7 +240,7 @@ ROUTES = (
     Route(
         "POST", "/queues/{queue}/messages:visibility", Scope.RECEIVE,
         "Hide messages for a time from now.", _change_many, ("change_messages_visibility",),
-        body=(*CHOICE, _VT), result=_IDS,
+        body=(*CHOICE, *_NEW_VT), result=_IDS,
     ),
     Route(
         "POST", "/queues/{queue}/messages:release", Scope.RECEIVE,
@@ -260,7 +250,8 @@ ROUTES = (
     ),
     Route(
         "POST", "/queues/{queue}/messages:move", Scope.RECEIVE, "Move messages to another queue.",
-        _move_many, ("move_messages",), body=(*CHOICE, *FILTER, SELECTION, _TO),
+        _move_many, ("move_messages",),
+        body=(*CHOICE, *FILTER, SELECTION, *list_arguments("move_messages")),
         result=(*_IDS, *DONE, *SHOWN),
         answers=ANSWERS,
     ),

@@ -8,41 +8,22 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Annotated, Any, TypedDict, TypeVar
 
 from rsmq.codecs import blocks
-from rsmq.errors import ClientClosed, InvalidValue
+from rsmq.errors import ClientClosed
 from rsmq.model import Message
 from rsmq.web.access.principals import unauthorized
 from rsmq.web.bodies import bodies_of, load_stored
 from rsmq.web.delivery import release, while_connected
-from rsmq.web.fields import SECONDS, Field, Refused, Shape, between, number_of
+from rsmq.web.fields import Field, Refused, Shape
 from rsmq.web.liveness import liveness_of
-from rsmq.web.routes.forms import QUEUE, ReceivedJson, show_message
+from rsmq.web.routes.forms import QUEUE, ReceivedJson, check_number, show_message
+from rsmq.web.send_fields import list_arguments
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
-from rsmq.wire.limits import MAX_BATCH
-
-_MAX_WAIT_SECONDS = 60
 
 T = TypeVar("T")
 
 
-def _wait_for(what: str) -> Field:
-    text = f"Seconds to wait for {what}, 0 to {_MAX_WAIT_SECONDS}."
-    return Field("wait", Shape.NUMBER, text, rule=between(0, _MAX_WAIT_SECONDS))
-
-
-WAIT, WAIT_FOR_END = _wait_for("the first message"), _wait_for("its end")
-VT = Field(
-    "vt",
-    Shape.NUMBER,
-    "Seconds for which they are hidden; the queue's vt by default.",
-    rule=SECONDS,
-)
+_MAX, VT, WAIT, _EXTEND_GROUPS = list_arguments("receive_messages")
 _QUEUES = Field("queues", Shape.TEXTS, "The queues, in the order of their priority.", required=True)
-_MAX = number_of("Messages", MAX_BATCH, 1, "max")
-_EXTEND_GROUPS = Field(
-    "extend_groups",
-    Shape.FLAG,
-    "Whether the next messages of its group follow each message, as far as max allows.",
-)
 
 
 class ReceivedMessagesJson(TypedDict):
@@ -51,21 +32,13 @@ class ReceivedMessagesJson(TypedDict):
     messages: Annotated[list[ReceivedJson], "The messages; an empty list if there are none."]
 
 
-def check_wait(call: ApiCall) -> float:
-    """Return the seconds to wait, by default 0."""
-    wait: float = call.values.get("wait", 0)
-    if not 0 <= wait <= _MAX_WAIT_SECONDS:
-        raise InvalidValue("wait", 0, _MAX_WAIT_SECONDS, value=wait)
-    return wait
-
-
 async def receive(call: ApiCall, names: list[str], number: int) -> list[Message[Any]]:
     """Receive messages; a client that leaves gets none."""
 
     async def give_back(messages: list[Message[Any]]) -> None:
         await release(call.queues, messages)
 
-    wait = check_wait(call)
+    wait = check_number(WAIT, call)
     receiving = _receive_some(call, names, number, wait)
     if not wait:  # the answer comes soon; a client that leaves is seen before it is sent
         return await receiving
@@ -112,7 +85,7 @@ async def _receive_some(
         vt=vt,
         wait=wait,
         codec=codec,
-        extend_groups=call.values.get("extend_groups", False),
+        extend_groups=_EXTEND_GROUPS.read(call.values),
     )
     return await load_stored(queues, received)
 
@@ -120,7 +93,7 @@ async def _receive_some(
 async def pop(call: ApiCall, names: list[str], number: int) -> list[Message[Any]]:
     """Pop messages. Messages are lost if the client leaves before it gets them."""
     queues: Any = call.queues
-    wait = check_wait(call)
+    wait = check_number(WAIT, call)
     codec = call.codec
     if blocks(codec):
         number = 1  # a popped body must be loaded, whatever its size
@@ -151,12 +124,12 @@ def _names_of(call: ApiCall) -> list[str]:
 
 
 async def _receive(call: ApiCall) -> ApiAnswer:
-    found = await receive(call, _names_of(call), call.values.get("max", 1))
+    found = await receive(call, _names_of(call), _MAX.read(call.values))
     return ApiAnswer({"messages": [show_message(each) for each in found]}, messages=tuple(found))
 
 
 async def _pop(call: ApiCall) -> ApiAnswer:
-    found = await pop(call, _names_of(call), call.values.get("max", 1))
+    found = await pop(call, _names_of(call), _MAX.read(call.values))
     return ApiAnswer({"messages": [show_message(each) for each in found]})
 
 
@@ -164,7 +137,7 @@ async def _recover(call: ApiCall) -> ApiAnswer:
     call.allow(Scope.RECEIVE, call.names[QUEUE])  # it shows the bodies
     found = await call.queues.recover_messages(
         call.names[QUEUE],
-        call.values.get("max", 1),
+        _MAX_RECOVERED.read(call.values),
         idle=call.values["idle"],
         vt=call.values.get("vt"),
         codec=bodies_of(call.queues),
@@ -173,7 +146,7 @@ async def _recover(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"messages": [show_message(each) for each in found]}, messages=tuple(found))
 
 
-_IDLE = Field("idle", Shape.NUMBER, "Seconds since the last receive.", required=True, rule=SECONDS)
+_IDLE, _MAX_RECOVERED, _ = list_arguments("recover_messages")
 
 ROUTES = (
     Route(
@@ -189,6 +162,6 @@ ROUTES = (
     Route(
         "POST", "/queues/{queue}/messages:recover", Scope.MANAGE,
         "Receive messages again that were received long ago and not deleted.", _recover,
-        ("recover_messages",), body=(_IDLE, _MAX, VT), result=ReceivedMessagesJson,
+        ("recover_messages",), body=(_IDLE, _MAX_RECOVERED, VT), result=ReceivedMessagesJson,
     ),
 )  # fmt: skip

@@ -12,9 +12,9 @@ from rsmq.schedules.definition import StoredSchedule
 from rsmq.vocabulary.sends import SCHEDULE
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.bodies import show_body
-from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape, between, one_of, read_body
+from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape, read_body
 from rsmq.web.routes.forms import may, show_value
-from rsmq.web.send_fields import list_fields
+from rsmq.web.send_fields import list_arguments, list_fields
 from rsmq.web.table import ApiAnswer, ApiCall, Handler, Route, Scope
 
 #: Ticks that are shown of a schedule.
@@ -113,20 +113,7 @@ _CHANGED = (Field("changed", Shape.FLAG, "Whether that changed anything."),)
 _FIELDS = (
     Field("queue", Shape.TEXT, "The queue that the messages are sent to.", required=True),
     *BODY_FIELDS,
-    Field("cron", Shape.TEXT, "Five fields, or six with the second before them."),
-    Field(
-        "every",
-        Shape.NUMBER,
-        "Seconds between two ticks, instead of cron.",
-        rule=between(0.1, 9_999_999),
-    ),
-    Field("timezone", Shape.TEXT, "The zone of cron; UTC by default."),
-    Field("missed", Shape.TEXT, "skip, once or all.", rule=one_of("skip", "once", "all")),
-    Field(
-        "jitter", Shape.NUMBER, "Seconds by which a tick is at most later.", rule=between(0, 86_400)
-    ),
-    Field("tick_field", Shape.TEXT, "The field of the body that gets the time of the tick."),
-    Field("version", Shape.WHOLE, "For definitions in code."),
+    *list_arguments("schedules.add"),
     *list_fields(SCHEDULE),
 )
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from rsmq.history.call_records import CALL_SPANS
-from rsmq.web.fields import Field, Shape, one_of
+from rsmq.web.fields import Field, Shape
 from rsmq.web.routes.forms import may, show_as
+from rsmq.web.send_fields import list_arguments
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 _IN_STEPS = "in each step; the last one is not over."
@@ -48,7 +48,7 @@ class TasksJson(TypedDict):
 
 
 async def _list(call: ApiCall) -> ApiAnswer[TasksJson]:
-    queue, span = call.values.get("queue"), call.values.get("span", "1h")
+    queue, span = call.values.get("queue"), _SPAN.read(call.values)
     if queue is not None:
         call.allow(Scope.STATS, queue)
     names = [queue] if queue is not None else await call.walks.names()
@@ -57,16 +57,15 @@ async def _list(call: ApiCall) -> ApiAnswer[TasksJson]:
     return ApiAnswer({"tasks": [show_as(TaskJson, each) for each in found]})
 
 
+(_SPAN,) = list_arguments("task_figures")
+
 ROUTES = (
     Route(
         "GET", "/tasks", Scope.STATS, "List how the calls of each task went.", _list,
         ("task_figures",),
         query=(
             Field("queue", Shape.TEXT, "Only the tasks of this queue."),
-            Field(
-                "span", Shape.TEXT, "How far back; 1h by default. Its steps are a minute, an hour, "
-                "six hours or a day.", rule=one_of(*CALL_SPANS),
-            ),
+            _SPAN,
         ),
         result=TasksJson,
     ),

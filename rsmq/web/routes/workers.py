@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from rsmq.control.asyncio_ import MAX_CONCURRENCY
 from rsmq.control.operations import list_workers, parse_workers, read_running
 from rsmq.errors import WorkerNotFound
 from rsmq.explain.held import HeldMessage, read_held
-from rsmq.web.fields import SECONDS, Field, Refused, Shape, between
+from rsmq.web.fields import Field, Refused, Shape
 from rsmq.web.routes.forms import may, read_receipts, show_as
+from rsmq.web.send_fields import list_arguments
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
-from rsmq.wire.limits import MAX_SECONDS
 from rsmq.wire.orders import RunningCall
 from rsmq.wire.workers import WorkerInfo
 
@@ -245,12 +244,6 @@ async def _read_workers(call: ApiCall) -> list[WorkerInfo]:
 
 _DONE = ApiAnswer(status=204)
 _STORED = {204: "the order is stored; the worker follows within a second, at rest within three"}
-_FOR = Field(
-    "seconds",
-    Shape.NUMBER,
-    "After how many it ends by itself; a day by default.",
-    rule=between(1, MAX_SECONDS),
-)
 
 ROUTES = (
     Route(
@@ -259,7 +252,7 @@ ROUTES = (
     ),
     Route(
         "POST", "/workers/{worker}:pause", Scope.MANAGE, "Let a worker receive nothing.", _pause,
-        ("workers.pause",), body=(_FOR,), answers=_STORED,
+        ("workers.pause",), body=list_arguments("workers.pause"), answers=_STORED,
     ),
     Route(
         "POST", "/workers/{worker}:resume", Scope.MANAGE, "Let a paused worker receive again.",
@@ -269,19 +262,12 @@ ROUTES = (
         "PUT", "/workers/{worker}/concurrency", Scope.MANAGE,
         "Change how many calls a worker runs at once.", _set_concurrency,
         ("workers.set_concurrency",), answers=_STORED,
-        body=(
-            Field(
-                "concurrency", Shape.WHOLE, "The number; its own again without it.",
-                rule=between(1, MAX_CONCURRENCY),
-            ),
-            _FOR,
-        ),
+        body=list_arguments("workers.set_concurrency"),
     ),
     Route(
         "POST", "/workers/{worker}:stop", Scope.MANAGE,
         "Stop a worker gracefully, as SIGTERM does.", _stop, ("workers.stop",), answers=_STORED,
-        body=(Field("grace", Shape.NUMBER, "Seconds that its calls have to end; its own by "
-                    "default.", rule=SECONDS),),
+        body=list_arguments("workers.stop"),
     ),
     Route(
         "POST", "/workers/{worker}:running", Scope.MANAGE,
