@@ -9,7 +9,9 @@ import pytest
 from rsmq.explain import observe_queue
 from rsmq.explain.alerts.alert import AlertKind
 from rsmq.explain.alerts.facts import AlertFacts, HeldMessages, RemovedMessage
+from rsmq.explain.alerts.record import AlertRecord, AlertTarget
 from rsmq.explain.alerts.rules import find_alerts
+from rsmq.explain.alerts.transitions import find_changes
 from rsmq.figures.facts import QueueActivity, QueueBacklog, RepeatedReceives
 from rsmq.history.call_records import TaskFigures
 from rsmq.history.recorder import record_queues
@@ -498,6 +500,23 @@ def test_schedules_webhooks_memory_and_missing_records_are_wrong():
     assert levels == ["warn", "bad"]
     for minute, number in ((None, 1), (_MINUTE - 5, 1), (_MINUTE - 4, 0), (0, 0)):
         assert len(find_alerts(_facts(_state(), recorded_minute=minute))) == number
+
+
+def test_tasks_of_one_name_in_two_queues_are_two_alerts_with_two_silences():
+    calls, failed = [100] * 60, [1] * 56 + [30] * 4
+
+    def task(queue, name):
+        sums = (sum(calls), sum(failed), 0, 0, 0, 100.0)
+        return TaskFigures(queue, name, _NOW - 3_600_000, 60, *sums, None, None, calls, failed)
+
+    facts = _facts(tasks=[task("a", "charge"), task("b", "charge"), task("c", "")])
+    subjects = ["a/charge", "b/charge", "c"]
+    assert _kinds(facts) == [(AlertKind.FAILING, each) for each in subjects]
+    record = AlertRecord(_NOW, targets={"ops": AlertTarget("http://x", "webhook", None, 1)})
+    opened = [field for field, _, _ in find_changes(record, find_alerts(facts))]
+    assert [each for each in opened if each.startswith("alert:")] == [
+        f"alert:failing:{each}" for each in subjects
+    ]
 
 
 def test_the_worst_is_first_and_alerts_of_a_kind_keep_their_places():

@@ -69,8 +69,8 @@ class Alert:
     Attributes:
         level: ``bad`` if messages are not processed, ``warn`` if that may come, ``note`` if it
             was intended, but an operator may want to undo it.
-        subject: the name of the queue, the worker or the schedule, or the id of the flow; empty for
-            the server.
+        subject: the name of the queue, the worker or the schedule, the id of the flow, or a task as
+            ``queue/task``; empty for the server.
         text: one sentence.
         evidence: the figures behind it.
         since_ms: Unix ms; None if it is not known.

@@ -89,7 +89,7 @@ def find_failing_tasks(facts: AlertFacts) -> Iterator[Alert]:
         name = f"Task {task.task} of {task.queue}" if task.task else f"The handler of {task.queue}"
         worst = _find_worst(task.queue, facts.workers)
         yield Alert(
-            AlertKind.FAILING, "warn", task.task or task.queue,
+            AlertKind.FAILING, "warn", f"{task.queue}/{task.task}" if task.task else task.queue,
             f"{name} fails more often: {found.share:.0%} of its calls, before "
             f"{found.share_before:.0%}.",
             f"In the last {_RECENT_MINUTES} minutes {found.failed:,} of {found.calls:,} calls "

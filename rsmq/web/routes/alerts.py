@@ -218,8 +218,8 @@ async def _queue_of_silence(call: ApiCall) -> str:
 
 _TARGET = "/alert-targets/{target}"
 _SUBJECT = Field(
-    "subject", Shape.TEXT, "The subject of the alert: a queue, a worker, a schedule or a target; "
-    "without it, the alert of the server.",
+    "subject", Shape.TEXT, "The subject of the alert: a queue, a worker, a schedule, a target or "
+    "a task as queue/task; without it, the alert of the server.",
 )  # fmt: skip
 
 ROUTES = (
