@@ -173,6 +173,10 @@ def make_histogram(buckets: Mapping[int, int]) -> tuple[list[tuple[str, int]], f
     return [*below, ("+Inf", sum(buckets.values()))], total
 
 
+#: Workers write the calls of a minute within so many seconds after it, each at a time of its own.
+WRITE_SECONDS = 10
+
+
 @dataclass(frozen=True, slots=True)
 class CallSpan:
     """

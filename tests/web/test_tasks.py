@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections import Counter
+from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import pytest
@@ -14,6 +16,7 @@ from rsmq.history.call_records import CallCounts, bucket_of
 from rsmq.history.operations import record_minute
 from rsmq.operations.plain import plain_command
 from rsmq.web import create_app
+from rsmq.web.pages.views.figures import count_complete
 from tests.web.asgi import Http
 from tests.web.pages_client import read_page
 
@@ -30,7 +33,7 @@ async def _record(queues, queue, task, calls=1, seconds=0.25, **counts):
 async def test_the_tasks_of_all_queues_or_of_one_are_listed(http, queues):
     for name in ("a", "b"):
         await queues.create_queue(name)
-    assert (await http("GET", "/tasks")).json == {"tasks": []}
+    assert (await http("GET", "/tasks")).json["tasks"] == []
     await _record(queues, "a", "mail", 3, failed=2, retried=1, dead_letters=1)
     await _record(queues, "b", "")
     mail, other = (await http("GET", "/tasks?span=24h")).json["tasks"]
@@ -40,7 +43,7 @@ async def test_the_tasks_of_all_queues_or_of_one_are_listed(http, queues):
     assert (len(mail["calls_by_step"]), mail["step"]) == (24, 3600)
     assert (other["queue"], other["task"]) == ("b", "")
     assert len((await http("GET", "/tasks?queue=b")).json["tasks"]) == 1
-    assert (await http("GET", "/tasks?queue=none")).json == {"tasks": []}
+    assert (await http("GET", "/tasks?queue=none")).json["tasks"] == []
     assert (await http("GET", "/tasks?span=2h")).status == 422
 
 
@@ -83,7 +86,44 @@ async def test_metrics_have_the_tasks_as_counters_and_histograms(http, queues):
     assert f"rsmq_task_wait_seconds_count{{{labels}}} 0" in lines
 
 
-async def test_the_overview_has_a_chart_of_the_calls_by_the_busiest_queues(http, queues):
+@pytest.fixture
+def read_at(monkeypatch):
+    """Return a function that sets how many seconds of a far minute have passed at a read."""
+
+    def set_seconds(seconds):
+        clock = SimpleNamespace(time=lambda: time.time() // 60 * 60 + seconds)
+        monkeypatch.setattr("rsmq.web.routes.task_figures.time", clock)
+
+    set_seconds(120)
+    return set_seconds
+
+
+@pytest.mark.parametrize(("seconds", "complete"), [(-3, 1), (0, 1), (9.9, 1), (10, 2), (60, 2)])
+def test_a_minute_is_complete_ten_seconds_after_its_end(seconds, complete):
+    task = {"start_ms": 600_000, "step": 60, "calls_by_step": [5, 5, 1]}
+    read_ms = 720_000 + int(seconds * 1000)
+    assert count_complete({"read_ms": read_ms, "tasks": [task]}) == complete
+
+
+async def test_a_minute_is_not_drawn_before_all_workers_can_have_written_it(queues, read_at):
+    await queues.create_queue("a")
+    keys = queues.namespace.queue("a")
+    await queues.run(record_calls(keys, 0, [("", CallCounts(3).pack())]))  # the minute before
+
+    async def is_drawn():
+        pages = Http(create_app(queues, auth=False), prefix="", headers={"accept": "text/html"})
+        overview, tasks = await read_page(pages, "/"), await read_page(pages, "/tasks")
+        line = re.search(r'calls over 1 h"><path class="line s1" d="([^"]*)"', tasks)[1]
+        heights = {each.split()[1] for each in line[1:].split("L")}
+        return 'id="calls"' in overview, len(heights) > 1
+
+    read_at(-60)
+    assert await is_drawn() == (False, False)
+    read_at(120)
+    assert await is_drawn() == (True, True)
+
+
+async def test_the_overview_has_a_chart_of_the_calls_by_the_busiest_queues(http, queues, read_at):
     for number in range(7):
         await queues.create_queue(f"q{number}")
         keys = queues.namespace.queue(f"q{number}")
@@ -99,7 +139,9 @@ async def test_the_overview_has_a_chart_of_the_calls_by_the_busiest_queues(http,
     assert by_column == [6, 5, 4, 3, 2, 1, 7]
 
 
-async def test_a_minute_without_calls_is_a_gap_in_that_chart_unless_it_is_known_to_be_idle(queues):
+async def test_a_minute_without_calls_is_a_gap_in_that_chart_unless_it_is_known_to_be_idle(
+    queues, read_at
+):
     await queues.create_queue("a")
     await queues.run(record_calls(queues.namespace.queue("a"), 0, [("", CallCounts(5).pack())]))
 

@@ -237,7 +237,9 @@ def test_a_calm_overview_says_how_many_workers_are_alive(run):
         await record_queues(queues, now - 1)
         await record_queues(queues, now)
         http.prefix, http.headers = "", {"accept": "text/html"}
-        text = _text((await http("GET", "/")).content)
+        page = (await http("GET", "/")).content
+        assert b'<p class="calm"><i class="dot good">' in page
+        text = _text(page)
         assert "received, workers are alive, and" in text
         assert re.search(r"visible 0 in flight 0 at \d\d:\d\d delayed 0 at \d\d:\d\d sent", text)
         await _die(queues, "w1", {"q": []}, seconds_ago=20)
@@ -265,10 +267,11 @@ def test_a_calm_overview_says_that_messages_wait_though_no_cause_is_known(run):
             plain_command("ZADD", queues.namespace.queue("q").zset, (now - 45) * 1000, id)
         )
         http.prefix, http.headers = "", {"accept": "text/html"}
-        text = _text((await http("GET", "/")).content)
+        page = (await http("GET", "/")).content
         assert re.search(
-            r"Nothing is known to be wrong, but messages of q wait for \d+ s; workers", text
+            r"Nothing is known to be wrong, but messages of q wait for \d+ s; workers", _text(page)
         )
+        assert b'<p class="calm"><i class="dot warn">' in page
 
     run(test)
 

@@ -4,6 +4,7 @@ Figures of the calls of tasks.
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, TypedDict
 
 from rsmq.web.fields import Field, Shape
@@ -44,6 +45,7 @@ class TaskJson(TypedDict):
 class TasksJson(TypedDict):
     """The tasks."""
 
+    read_ms: Annotated[int, "When they were read, Unix ms; workers write a minute 10 s after it."]
     tasks: Annotated[list[TaskJson], "By queue and name."]
 
 
@@ -53,8 +55,9 @@ async def _list(call: ApiCall) -> ApiAnswer[TasksJson]:
         call.allow(Scope.STATS, queue)
     names = [queue] if queue is not None else await call.walks.names()
     seen = [each for each in names if may(call, Scope.STATS, each)]
+    read_ms = int(time.time() * 1000)
     found = await call.queues.task_figures(seen, span=span)
-    return ApiAnswer({"tasks": [show_as(TaskJson, each) for each in found]})
+    return ApiAnswer({"read_ms": read_ms, "tasks": [show_as(TaskJson, each) for each in found]})
 
 
 (_SPAN,) = list_arguments("task_figures")

@@ -12,14 +12,12 @@ from redis.exceptions import ResponseError
 
 from rsmq.errors.guarded_log import get_logger
 from rsmq.history.call_operations import TASKS_PER_STEP, record_calls
+from rsmq.history.call_records import WRITE_SECONDS
 from rsmq.wire.keys import QueueKeys
 from rsmq.worker.connection import WorkerConnection
 from rsmq.worker.state.call_tally import CallTally
 
 _log = get_logger("rsmq.worker")
-
-#: Workers write within so many seconds after the end of a minute, each at a time of its own.
-_SPREAD_SECONDS = 10.0
 
 
 class CallRecorder:
@@ -28,7 +26,7 @@ class CallRecorder:
     def __init__(self, connection: WorkerConnection, tally: CallTally) -> None:
         self._connection = connection
         self._tally = tally
-        self._late = random.uniform(0, _SPREAD_SECONDS)  # noqa: S311
+        self._late = random.uniform(0, WRITE_SECONDS)  # noqa: S311
         self._minute = self._find_minute()
         self._is_refused = False
 

@@ -10,10 +10,12 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from rsmq.history.call_records import WRITE_SECONDS
 from rsmq.web.pages.charts import Chart, Mark, make_chart, make_spark, without_end
 from rsmq.web.pages.formats import show_number
 from rsmq.web.pages.links import with_query
 from rsmq.web.routes.history import NamespaceHistoryJson
+from rsmq.web.routes.task_figures import TasksJson
 
 MINUTE, HOUR = 60, 3600
 
@@ -126,6 +128,14 @@ def spark_of_sums(values: Sequence[float | None], span: Span) -> tuple[str, ...]
     """Return the small line of what was counted in each step, without a step that is not over."""
     # The current minute is not recorded before it is over.
     return spark_of(values if span.step == MINUTE else without_end(values))
+
+
+def count_complete(tasks: TasksJson) -> int:
+    """Return of how many steps all calls are written: neither of the last nor of a new one."""
+    task = tasks["tasks"][0]
+    steps = len(task["calls_by_step"]) - 1
+    end_ms = task["start_ms"] + steps * task["step"] * 1000
+    return steps if tasks["read_ms"] >= end_ms + WRITE_SECONDS * 1000 else steps - 1
 
 
 def make_charts(

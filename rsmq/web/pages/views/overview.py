@@ -24,12 +24,20 @@ from rsmq.web.pages.recent_changes import (
     say_who,
 )
 from rsmq.web.pages.table import PageCall, PageEntry
-from rsmq.web.pages.views.figures import SPANS, Column, Figure, counted, history_query, spark_of
+from rsmq.web.pages.views.figures import (
+    SPANS,
+    Column,
+    Figure,
+    count_complete,
+    counted,
+    history_query,
+    spark_of,
+)
 from rsmq.web.pages.views.queues import QueueRow, make_rows, queue_columns
 from rsmq.web.routes.alerts import AlertJson, AlertsJson, queue_of_alert
 from rsmq.web.routes.history import NamespaceHistoryJson
 from rsmq.web.routes.queue_list import QueuesJson
-from rsmq.web.routes.task_figures import TaskJson, TasksJson
+from rsmq.web.routes.task_figures import TasksJson
 from rsmq.web.routes.workers import FailureJson, WorkerJson, WorkersJson
 from rsmq.web.table import Scope
 
@@ -61,6 +69,7 @@ class OverviewPage:
     Attributes:
         number: of queues.
         calm: what is said if nothing is wrong.
+        is_waiting: whether messages wait though nothing else is wrong.
         queues: those whose messages wait the longest.
     """
 
@@ -69,6 +78,7 @@ class OverviewPage:
     alerts: list[AlertRow]
     number: int
     calm: str
+    is_waiting: bool
     queues: list[QueueRow]
     columns: list[Column]
     figures: list[Figure]
@@ -89,7 +99,7 @@ async def _show(call: PageCall) -> OverviewPage:
     sees_all = call.may(Scope.STATS, ALL_QUEUES)
     history = await call.read(NamespaceHistoryJson, **history_query(SPANS[0])) if sees_all else None
     # Workers write once a minute.
-    tasks = (await call.read_lasting(TasksJson, span=SPANS[0].name))["tasks"]
+    tasks = await call.read_lasting(TasksJson, span=SPANS[0].name)
     queues = [
         each
         for each in make_rows(longest["queues"])
@@ -99,22 +109,24 @@ async def _show(call: PageCall) -> OverviewPage:
     return OverviewPage(
         await _draw_calls(call, tasks, history, workers["workers"]),
         await _with_changes(call, found["alerts"], workers["workers"]), found["queues"],
-        _calm(workers["workers"], queues[0] if queues else None),
+        *_calm(workers["workers"], queues[0] if queues else None),
         queues[:_LIMIT], queue_columns(), _figures(history, workers["workers"], found),
     )  # fmt: skip
 
 
 async def _draw_calls(
     call: PageCall,
-    tasks: list[TaskJson],
+    read: TasksJson,
     history: NamespaceHistoryJson | None,
     workers: list[WorkerJson],
 ) -> Chart | None:
     """Return the chart of the calls of workers, by the busiest queues; None without calls."""
     finished: dict[str, list[int]] = {}
     failed: list[int] = []
+    tasks = read["tasks"]
+    steps = count_complete(read) if tasks else 0
     for each in tasks:
-        ended, wrong = each["calls_by_step"][:-1], each["failed_by_step"][:-1]  # the last is open
+        ended, wrong = each["calls_by_step"][:steps], each["failed_by_step"][:steps]
         failed = list(map(add, failed, wrong)) if failed else wrong
         well = [max(number - bad, 0) for number, bad in zip(ended, wrong, strict=True)]
         of_queue = finished.get(each["queue"])
@@ -210,8 +222,8 @@ def _notes(alert: AlertJson, entries: Entries, now_ms: float) -> list[str]:
     return say_changes(entries, [queue, *alert["sources"]], now_ms)
 
 
-def _calm(workers: list[WorkerJson], oldest: QueueRow | None) -> str:
-    """Return what is said if nothing is wrong, with the queue whose messages wait the longest."""
+def _calm(workers: list[WorkerJson], oldest: QueueRow | None) -> tuple[str, bool]:
+    """Return what is said if nothing is wrong, and whether messages of the oldest queue wait."""
     alive = sum(each["is_alive"] for each in workers)
     of_workers = (
         "workers are alive"
@@ -222,8 +234,8 @@ def _calm(workers: list[WorkerJson], oldest: QueueRow | None) -> str:
     seconds = oldest["activity"]["waiting_seconds"] if oldest is not None else None
     if oldest is not None and seconds is not None and seconds >= _WAITING_SECONDS:
         waits = f"messages of {show_name(oldest['name'])} wait for {show_duration(seconds)}"
-        return f"Nothing is known to be wrong, but {waits}; {of_workers}."
-    return f"Nothing. Messages are received, {of_workers}, and no dead letter is new."
+        return f"Nothing is known to be wrong, but {waits}; {of_workers}.", True
+    return f"Nothing. Messages are received, {of_workers}, and no dead letter is new.", False
 
 
 def _figures(

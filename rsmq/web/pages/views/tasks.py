@@ -14,7 +14,16 @@ from rsmq.web.pages.charts import Mark
 from rsmq.web.pages.links import with_query
 from rsmq.web.pages.recent_changes import read_marks
 from rsmq.web.pages.table import PageCall, PageEntry
-from rsmq.web.pages.views.figures import MINUTE, SPANS, Column, Span, find_span, sortable, spark_of
+from rsmq.web.pages.views.figures import (
+    MINUTE,
+    SPANS,
+    Column,
+    Span,
+    count_complete,
+    find_span,
+    sortable,
+    spark_of,
+)
 from rsmq.web.routes.task_figures import PercentilesJson, TaskJson, TasksJson
 from rsmq.web.table import Scope
 
@@ -60,23 +69,24 @@ async def _show(call: PageCall) -> TasksPage:
     """Return the values: a command for each 150 queues and 50 tasks, at most once a minute."""
     query, span = call.query, find_span(call.query)
     queue, part = query.get("queue") or None, query.get("q", "").lower()
-    tasks = (await call.read_lasting(TasksJson, queue=queue, span=span.name))["tasks"]
+    read = await call.read_lasting(TasksJson, queue=queue, span=span.name)
+    tasks = read["tasks"]
     rows = [each for each in tasks if part in each["task"].lower()]
     sort = query.get("sort", _DEFAULT)
     key = _KEYS.get(sort.removeprefix("-"), _KEYS["calls"])
     rows.sort(key=key, reverse=sort.startswith("-"))
     start_ms = min((each["start_ms"] for each in tasks), default=0)
     marks = await read_marks(call, queue, start_ms, time.time() * 1000) if tasks else []
-    shown = [_row_of(each, span) for each in rows]
+    shown = [_row_of(each, span, count_complete(read)) for each in rows]
     spans = [(each, with_query({**query, "span": each.name})) for each in SPANS]
     return TasksPage(shown, marks, _columns(query), spans, span, query.get("q", ""), queue)
 
 
-def _row_of(task: TaskJson, span: Span) -> TaskRow:
+def _row_of(task: TaskJson, span: Span, steps: int) -> TaskRow:
     calls, compared = task["calls_by_step"], None
     if span.step == MINUTE:
         compared = compare_failures(calls, task["failed_by_step"])
-    return {**task, "spark": spark_of(calls), "compared": compared}
+    return {**task, "spark": spark_of(calls[:steps]), "compared": compared}
 
 
 def _columns(query: Mapping[str, str]) -> list[Column]:
