@@ -1,5 +1,7 @@
 """Pages, as a browser asks for them, and forms, as it sends them."""
 
+import re
+from html import unescape
 from urllib.parse import urlencode
 
 _FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -16,6 +18,14 @@ async def read_page(http, path, **headers):
     reply = await http("GET", path, headers=headers)
     assert reply.status == 200, (path, reply.content)
     return reply.content.decode()
+
+
+def hidden_fields(page):
+    """Return the hidden fields of the form of an action, each with its values."""
+    found = {}
+    for name, value in re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', page):
+        found.setdefault(unescape(name), []).append(unescape(value))
+    return found
 
 
 async def run_action(http, action, **fields):

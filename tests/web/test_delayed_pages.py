@@ -1,7 +1,12 @@
 """The page of delayed messages and schedules."""
 
+import json
+from urllib.parse import urlencode
+
+import pytest
+
 from rsmq.operations.plain import plain_command
-from tests.web.pages_client import open_pages, read_page, run_action
+from tests.web.pages_client import hidden_fields, open_pages, read_page, run_action
 
 
 async def test_the_next_messages_of_all_queues_are_listed_in_their_order(http, queues):
@@ -42,6 +47,73 @@ async def test_a_message_of_the_list_is_run_now_or_deleted_and_some_of_a_queue_t
     assert '<button formaction="/actions/release-messages">Run now</button>' in chosen
     await run_action(http, "release-messages", queue="q", ids=ids[2:])
     assert (await queues.get_queue_attributes("q")).visible_messages == 3
+
+
+@pytest.mark.parametrize("action", ["release-messages", "delete-messages", "move-messages"])
+async def test_a_message_that_was_received_since_it_was_shown_is_left(action, http, queues):
+    for name in ("q", "other"):
+        await queues.create_queue(name)
+    id = await queues.send_message("q", "x", delay=600)
+    keys = queues.namespace.queue("q")
+
+    async def stored():
+        score = await queues.run(plain_command("ZSCORE", keys.zset, id))
+        return score, await queues.run(plain_command("HGET", keys.hash, f"{id}:rc"))
+
+    open_pages(http)
+    page = await read_page(http, f"/actions/{action}?queue=q&ids={id}")
+    form = hidden_fields(page)
+    assert form["shown"] == [f"{id}.0"]
+    form |= {"destination": "other"} if action == "move-messages" else {}
+    # Between the page and the click its time comes, and a consumer receives it.
+    await queues.release_messages("q", [id])
+    await queues.receive_message("q", vt=600)
+    before = await stored()
+    refused = await run_action(http, action, **form)
+    assert refused.status == 409
+    text = refused.content.decode()
+    assert "The message was received or has left the queue since it was shown" in text
+    assert "A consumer has received it and may be at work on it" in text
+    assert (before[1], await stored()) == (b"1", before)
+    again = {**form, **hidden_fields(text)}
+    assert again["shown"] == [f"{id}.1"]
+    assert (await run_action(http, action, **again)).status == 303
+    assert await stored() != before
+
+
+async def test_chosen_messages_that_are_received_meanwhile_stay_and_are_counted(http, queues):
+    for name in ("q", "other"):
+        await queues.create_queue(name)
+    ids = await queues.send_messages("q", ["x"] * 5)
+    open_pages(http)
+    address = urlencode({"queue": "q", "ids": ids}, doseq=True)
+    page = await read_page(http, f"/actions/move-messages?{address}")
+    assert "Those that are received meanwhile stay." in page
+    received = await queues.receive_messages("q", 2, vt=600)
+    form = {**hidden_fields(page), "destination": "other"}
+    done = await run_action(http, "move-messages", **form)
+    assert done.status == 303
+    cookie = done.headers["set-cookie"].partition(";")[0]
+    text = await read_page(http, done.headers["location"], cookie=cookie)
+    assert "3 messages of q moved to other. 2 messages had been received since or left" in text
+    assert {each.id for each in await queues.peek_messages("q")} == {each.id for each in received}
+    assert (await queues.get_queue_attributes("other")).messages == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ({"ids": ["a"], "shown": ["b.0"]}, "has other messages than ids"),
+        ({"ids": ["a"], "shown": ["a"]}, "a dot and its receive count"),
+        ({"shown": ["a.0"]}, "has other messages than ids"),
+        ({"ids": ["\ud800"], "shown": ["\ud800.0"]}, "Invalid ids format"),
+        ({"ids": ["a"], "shown": ["a.0"], "filter": ""}, "Pass one of shown and filter"),
+    ],
+)
+async def test_messages_as_they_were_shown_are_those_of_the_ids(content, says, http, queues):
+    await queues.create_queue("q")
+    refused = await http("POST", "/queues/q/messages:delete", content)
+    assert (refused.status, says in json.dumps(refused.json)) == (422, True)
 
 
 async def test_the_states_of_many_hidden_messages_are_those_of_a_sample(http, queues):

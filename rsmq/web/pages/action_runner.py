@@ -216,7 +216,7 @@ class Actions:
     def _values(self, asked: Asked, effect: Effect, problem: HttpProblem | None) -> dict[str, Any]:
         # With what the page sends, so that the line of curl does the same.
         filled = {each.name: [each.value] for each in effect.inputs if each.kind != "area"}
-        sent = {name: [value] for name, value in effect.hidden.items()}
+        sent = {k: [v] if isinstance(v, str) else [*v] for k, v in effect.hidden.items()}
         asked = replace(asked, fields={**filled, **asked.fields})
         asked = replace(asked, fields={**asked.fields, **sent})
         action, fields = asked.action, asked.fields

@@ -16,7 +16,7 @@ from rsmq.web.fields import BODY_FIELDS, Field, ItemRefused, Refused, Shape, rea
 from rsmq.web.idempotency import HEADER, WINDOW_SECONDS, KeyClaim, batch_dedup_ids
 from rsmq.web.routes.bulk import ANSWERS, FILTER, SHOWN, begin_filtered, is_filtered
 from rsmq.web.routes.forms import CHOICE, QUEUE, choose, choose_one, message_gone, raise_unchanged
-from rsmq.web.routes.selections import DONE, SELECTION, act_on_selection
+from rsmq.web.routes.selections import DONE, SELECTION, SHOWN_AS, act_on_selection, is_selected
 from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
 from rsmq.web.selection.changes import SelectionAction
 from rsmq.web.send_fields import list_arguments, list_fields
@@ -156,7 +156,7 @@ async def _change(call: ApiCall) -> ApiAnswer:
 
 
 async def _delete_many(call: ApiCall) -> ApiAnswer:
-    if "selection" in call.values:
+    if is_selected(call):
         return await act_on_selection(call, SelectionAction.DELETE)
     if is_filtered(call):
         return await begin_filtered(call, OperationKind.DELETE)
@@ -178,7 +178,7 @@ async def _change_many(call: ApiCall) -> ApiAnswer:
 
 
 async def _release_many(call: ApiCall) -> ApiAnswer:
-    if "selection" in call.values:
+    if is_selected(call):
         return await act_on_selection(call, SelectionAction.RELEASE)
     if is_filtered(call):
         return await begin_filtered(call, OperationKind.RELEASE)
@@ -186,7 +186,7 @@ async def _release_many(call: ApiCall) -> ApiAnswer:
 
 
 async def _move_many(call: ApiCall) -> ApiAnswer:
-    if "selection" in call.values:
+    if is_selected(call):
         return await act_on_selection(call, SelectionAction.MOVE)
     destination = call.values["destination"]
     if is_filtered(call):
@@ -234,8 +234,8 @@ ROUTES = (
     Route(
         "POST", "/queues/{queue}/messages:delete", Scope.RECEIVE, "Delete messages.",
         _delete_many, ("delete_messages", "trash.delete_messages"),
-        body=(*CHOICE, *FILTER, SELECTION, UNDO), result=(*_IDS, UNDO_RESULT, *DONE, *SHOWN),
-        answers=ANSWERS,
+        body=(*CHOICE, *FILTER, SELECTION, *SHOWN_AS, UNDO), answers=ANSWERS,
+        result=(*_IDS, UNDO_RESULT, *DONE, *SHOWN),
     ),
     Route(
         "POST", "/queues/{queue}/messages:visibility", Scope.RECEIVE,
@@ -245,13 +245,13 @@ ROUTES = (
     Route(
         "POST", "/queues/{queue}/messages:release", Scope.RECEIVE,
         "Make messages visible again, in their old places.", _release_many,
-        ("release_messages",), body=(*CHOICE, *FILTER, SELECTION),
+        ("release_messages",), body=(*CHOICE, *FILTER, SELECTION, *SHOWN_AS),
         result=(*_IDS, *SHOWN, *DONE), answers=ANSWERS,
     ),
     Route(
         "POST", "/queues/{queue}/messages:move", Scope.RECEIVE, "Move messages to another queue.",
         _move_many, ("move_messages",),
-        body=(*CHOICE, *FILTER, SELECTION, *list_arguments("move_messages")),
+        body=(*CHOICE, *FILTER, SELECTION, *SHOWN_AS, *list_arguments("move_messages")),
         result=(*_IDS, *DONE, *SHOWN),
         answers=ANSWERS,
     ),

@@ -4,6 +4,7 @@ Selections: a preview of messages, and the actions on exactly these.
 
 from __future__ import annotations
 
+import re
 from typing import Any, get_args
 
 from rsmq.errors import InvalidFormat
@@ -14,8 +15,8 @@ from rsmq.web.routes.bulk import refuse_with
 from rsmq.web.routes.forms import QUEUE
 from rsmq.web.routes.undo import show_deletion
 from rsmq.web.selection.changes import SelectionAction, execute
-from rsmq.web.selection.previews import load_selection, preview, preview_ids
-from rsmq.web.selection.selection import Selection
+from rsmq.web.selection.previews import check_ids, load_selection, preview, preview_ids
+from rsmq.web.selection.selection import Selection, make_selection
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 #: The field of actions on a selection.
@@ -24,21 +25,57 @@ SELECTION = Field(
     "Instead: exactly the messages of a preview; 409 if one is gone or was received since. It "
     "needs manage.",
 )  # fmt: skip
+#: The fields of actions that leave what was received since.
+SHOWN_AS = (
+    Field(
+        "shown", Shape.TEXTS,
+        "With ids: how these messages were shown, as ID.COUNT with the receive count, which may be "
+        "0. Those that were received since stay.",
+    ),
+    Field(
+        "skip_changed", Shape.FLAG,
+        "With selection: leave those that are gone or were received since, and change the others.",
+    ),
+)  # fmt: skip
 #: The fields of their answers.
 DONE = (
     Field("done", Shape.WHOLE, "Of a selection: the messages that were changed."),
-    Field("left", Shape.WHOLE, "Of a selection: those that were received while it ran; they stay."),
+    Field(
+        "left", Shape.WHOLE, "Of a selection or shown: those that were received since; they stay."
+    ),
 )
+_SHOWN = re.compile(r"(.+)\.([0-9]{1,19})", re.DOTALL)
+
+
+def is_selected(call: ApiCall) -> bool:
+    """Return whether a call is for the messages of a selection, or for some as they were shown."""
+    return "selection" in call.values or "shown" in call.values
+
+
+def _read_shown(call: ApiCall) -> Selection:
+    """Return the messages of the field ``shown`` as a selection, which has any score."""
+    refuse_with(call, "shown", "selection", "receipts", "filter", "state", "before_ms")
+    found = [_SHOWN.fullmatch(each) for each in call.values["shown"]]
+    rows = [(each[1], each[2], "") for each in found if each is not None]
+    if [id for id, _, _ in rows] != check_ids(call.values.get("ids", ())):
+        raise Refused(
+            "invalidFormat", "The field shown has other messages than ids",
+            hint="Pass each id in the same place, with a dot and its receive count behind it.",
+        )  # fmt: skip
+    return make_selection(call.names[QUEUE], rows, by_ids=True)
 
 
 async def act_on_selection(call: ApiCall, action: SelectionAction) -> ApiAnswer:
-    """Do something with the messages of the field ``selection``."""
-    refuse_with(call, "selection", "receipts", "ids", "filter", "state", "before_ms")
+    """Do something with the messages of the field ``selection`` or ``shown``."""
     queue, destination = call.names[QUEUE], call.values.get("destination")
     call.allow(Scope.MANAGE, queue)
     if destination is not None:
         call.allow(Scope.SEND, destination)
-    selection = await load_selection(call.queues, call.values["selection"])
+    if "shown" in call.values:
+        selection = _read_shown(call)
+    else:
+        refuse_with(call, "selection", "receipts", "ids", "filter", "state", "before_ms")
+        selection = await load_selection(call.queues, call.values["selection"])
     if selection.queue != queue:
         raise Refused("invalidFormat", "The selection is of another queue", value=selection.queue)
     result = await execute(
@@ -49,7 +86,16 @@ async def act_on_selection(call: ApiCall, action: SelectionAction) -> ApiAnswer:
         redaction=call.redaction,
         undo=bool(call.values.get("undo")),
         by=call.caller,
+        skip_changed="shown" in call.values or call.values.get("skip_changed", False),
     )
+    if "shown" in call.values and not result.done:
+        which = "The message" if selection.count == 1 else "Each of the messages"
+        raise Refused(
+            "receivedSince",
+            f"{which} was received or has left the queue since it was shown; nothing was changed",
+            status=409,
+            hint="Look at it again, and decide on it as it is now.",
+        )
     answer: dict[str, Any] = {"done": result.done, "left": result.left}
     if action is SelectionAction.DELETE:
         answer["undo"] = None if result.undo is None else show_deletion(result.undo)

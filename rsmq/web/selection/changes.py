@@ -40,9 +40,10 @@ class SelectionResult:
 
     Attributes:
         done: the number of messages that were changed.
-        left: those that were received or changed while it ran, after they were checked; they are
-            as they were. 0 for up to 150 messages, unless they are deleted with undo and their
-            bodies have more than 1 MiB: then it takes several steps.
+        left: those that were received or changed while it ran, after they were checked, or since
+            they were shown, if such are skipped; they are as they were. Else 0 for up to 150
+            messages, unless they are deleted with undo and their bodies have more than 1 MiB: then
+            it takes several steps.
         undo: of a deletion that can be undone.
     """
 
@@ -82,6 +83,7 @@ async def execute(
     redaction: Redaction,
     undo: bool = False,
     by: str = "",
+    skip_changed: bool = False,
 ) -> SelectionResult:
     """
     Do something with exactly the messages of a selection.
@@ -95,6 +97,7 @@ async def execute(
         redaction: of the caller, for the new selection if this one has changed.
         undo: whether deleted messages are kept for ten minutes.
         by: who does it, for the undo.
+        skip_changed: whether messages that are not as they were are left, and the others changed.
 
     Raises:
         SelectionChanged: messages are gone or not as they were. Nothing was changed.
@@ -114,8 +117,9 @@ async def execute(
         raise InvalidFormat("destination", value=destination, hint="Pass another queue.")
     rows, changed = selection.rows, 0
     steps = [rows[at : at + STEP] for at in range(0, len(rows), STEP)]
-    run = _Run(queues, selection, action, destination, by, undo=undo, strict=len(steps) == 1)
-    if len(steps) > 1:
+    strict = len(steps) == 1 and not skip_changed
+    run = _Run(queues, selection, action, destination, by, undo=undo, strict=strict)
+    if len(steps) > 1 and not skip_changed:
         for step in steps:
             changed += await run.count_changed(step)
     if not changed:

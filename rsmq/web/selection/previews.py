@@ -83,10 +83,7 @@ async def preview_ids(queues: Client, queue: str, ids: Iterable[str], *, by: str
         InvalidFormat: an id has a lone surrogate.
         QueueNotFound: the queue does not exist.
     """
-    chosen = list(dict.fromkeys(check_batch("ids", ids)))
-    for each in chosen:
-        if not is_encodable(each):
-            raise InvalidFormat("ids", value=each, hint=NOT_ENCODABLE)
+    chosen = check_ids(ids)
     keys = queues.namespace.queue(queue)
     rows: list[Row] = []
     for at in range(0, len(chosen), STEP):
@@ -95,6 +92,21 @@ async def preview_ids(queues: Client, queue: str, ids: Iterable[str], *, by: str
     if not chosen:
         await queues.get_queue_attributes(queue)  # raises if it does not exist
     return await _store(queues, make_selection(queue, rows, by_ids=True), by)
+
+
+def check_ids(ids: Iterable[str]) -> list[str]:
+    """
+    Return the ids, each once.
+
+    Raises:
+        InvalidValue: there are more than 10,000.
+        InvalidFormat: an id has a lone surrogate.
+    """
+    chosen = list(dict.fromkeys(check_batch("ids", ids)))
+    for each in chosen:
+        if not is_encodable(each):
+            raise InvalidFormat("ids", value=each, hint=NOT_ENCODABLE)
+    return chosen
 
 
 async def preview_again(

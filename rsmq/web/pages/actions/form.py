@@ -86,7 +86,7 @@ class Effect:
     warnings: tuple[str, ...] = ()
     name_to_type: str | None = None
     inputs: tuple[Input, ...] = ()
-    hidden: Mapping[str, str] = field(default_factory=dict)
+    hidden: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     lines: tuple[str, ...] = ()
     entry: Mapping[str, str] = field(default_factory=dict)
     suspect: HeldJson | None = None

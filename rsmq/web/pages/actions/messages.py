@@ -4,8 +4,10 @@ Actions on chosen messages, on their jobs, and sends.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +33,7 @@ _MAX_CHOICES = 200
 #: A longer body is not edited in a browser.
 _MAX_EDITED_BYTES = 512 * 1024
 _DELETE_OLD = "delete"
+STAYS = "Those that are received meanwhile stay."
 #: Messages of which it is read whether they may crash their workers: two commands each.
 _MAX_LOOKED_AT = 5
 
@@ -93,6 +96,20 @@ def _effect(fields: Fields, text: str, *warnings: str, inputs: tuple[Input, ...]
     return Effect(text, warnings, _queue(fields) if is_many else None, inputs)
 
 
+async def _as_shown(call: PageCall, fields: Fields, effect: Effect) -> Effect:
+    """Return an effect whose form leaves chosen messages that are received meanwhile."""
+
+    async def read(id: str) -> str:
+        names, count = {"queue": _queue(fields), "id": id}, 0
+        with suppress(Refused):  # it has left the queue
+            count = (await call.read(StoredJson, names, max_bytes=1))["receive_count"]
+        return f"{id}.{count}"
+
+    shown = await asyncio.gather(*map(read, _ids(fields)))
+    text = effect.text if len(shown) == 1 else f"{effect.text} {STAYS}"
+    return replace(effect, text=text, hidden={**effect.hidden, "shown": shown})
+
+
 async def _held(call: PageCall, fields: Fields) -> tuple[str, ...]:
     """Return the warning that a consumer has the only message that was chosen."""
     if len(_ids(fields)) != 1:
@@ -112,14 +129,14 @@ async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
     hidden, warnings, text = await undo_of(call)
     held = await _held(call, fields)
     effect = _effect(fields, f"Deletes {_of(fields)}.{text}", *held, *warnings)
-    return replace(effect, hidden=hidden)
+    return await _as_shown(call, fields, replace(effect, hidden=hidden))
 
 
 async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
     _check_chosen(fields)
     place = "each in its" if len(_ids(fields)) > 1 else "in its"
     text = f"Makes {_of(fields)} visible now, {place} old place."
-    return _effect(fields, text, *await _held(call, fields))
+    return await _as_shown(call, fields, _effect(fields, text, *await _held(call, fields)))
 
 
 async def _effect_of_hiding(call: PageCall, fields: Fields) -> Effect:
@@ -132,7 +149,8 @@ async def _effect_of_move(call: PageCall, fields: Fields) -> Effect:
     _check_chosen(fields)
     others = await input_of_target(call, _queue(fields))
     text = f"Moves {_of(fields)} to another queue."
-    return _effect(fields, text, *await _held(call, fields), inputs=(others,))
+    effect = _effect(fields, text, *await _held(call, fields), inputs=(others,))
+    return await _as_shown(call, fields, effect)
 
 
 async def _effect_of_redrive(call: PageCall, fields: Fields) -> Effect:
@@ -271,11 +289,13 @@ def _changed(verb: str, key: str = "ids") -> Any:
     """Return what is said of messages that were changed, and of those that were not there."""
 
     def done(fields: Fields, content: Any) -> Done:
-        number, all = len(content[key]), len(_ids(fields))
+        since = "done" in content  # some may have been received since they were shown
+        number, all = content["done"] if since else len(content[key]), len(_ids(fields))
         target = one(fields, "destination") or None
         to = "" if target is None else f" to {show_name(target)}"
         text = f"{plural(number, 'message')} of {show_name(_queue(fields))} {verb}{to}."
-        gone = f" {plural(all - number, 'message')} had left the queue." if number < all else ""
+        rest = f"{plural(all - number, 'message')} had {'been received since or ' if since else ''}"
+        gone = f" {rest}left the queue." if number < all else ""
         return Done(text + gone, (content.get("undo") or {}).get("id"), target)
 
     return done
@@ -286,7 +306,7 @@ _SEND_INPUTS = inputs_of(SEND, "group", "delay")
 _GROUP = _SEND_INPUTS[0]
 
 #: The address of an action on messages: they, and the worker or flow whose page offers it.
-_IDS = frozenset({"ids", "worker", "flow"})
+_IDS = frozenset({"ids", "shown", "worker", "flow"})
 
 ACTIONS = (
     PageAction(
