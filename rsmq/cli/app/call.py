@@ -272,30 +272,33 @@ class Call:
 
     def for_each(
         self,
-        queues: Iterable[str],
+        names: Iterable[str],
         act: Callable[[str], tuple[dict[str, Any], str]],
         *,
+        kind: str = "queue",
         one_is_alone: bool = False,
-    ) -> None:
+    ) -> list[dict[str, Any]]:
         """
-        Act on one queue after the other, and write the results.
+        Act on one queue or other thing after the other, and write and return the results.
 
-        If an error ends it, the results of the earlier queues are written too.
+        If an error ends it, the results of the earlier ones are written too.
 
         Args:
-            queues: the names of the queues; a repeated name counts once.
-            act: acts on a queue, and returns the result as fields for JSON and as text.
-            one_is_alone: whether the result of a single queue is an object, and not an array.
+            names: their names; a repeated name counts once.
+            act: acts on one of them, and returns the result as fields for JSON and as text.
+            kind: the field of the name.
+            one_is_alone: whether the result of a single name is an object, and not an array.
         """
         results: list[dict[str, Any]] = []
-        names = dict.fromkeys(queues)
+        different = dict.fromkeys(names)
         try:
-            for queue in names:
-                result, result_text = act(queue)
-                results.append({"queue": queue, **result})
+            for name in different:
+                result, result_text = act(name)
+                results.append({kind: name, **result})
                 if not self.as_json:
-                    self.out.result(None, f"{format_text(queue)}: {result_text}")
+                    self.out.result(None, f"{format_text(name)}: {result_text}")
+            return results
         finally:
             if self.as_json and results:
-                is_alone = one_is_alone and len(names) == 1
+                is_alone = one_is_alone and len(different) == 1
                 self.out.result(results[0] if is_alone else results, ())

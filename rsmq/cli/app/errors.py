@@ -156,6 +156,13 @@ def describe_error(error: BaseException) -> ErrorReport | None:
     return None
 
 
+def describe_in_line(error: Exception) -> str:
+    """Return an expected error as a part of a line."""
+    report = describe_error(error)
+    assert report is not None  # noqa: S101 - errors of the library and of redis-py are foreseen
+    return report.line(as_json=False).removeprefix("rsmq: ")
+
+
 def _describe_library_error(error: RSMQError) -> ErrorReport:
     code = next((code for kind, code in _EXITS.items() if isinstance(error, kind)), Exit.USAGE)
     if isinstance(error, InvalidCombination):

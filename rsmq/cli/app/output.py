@@ -302,6 +302,7 @@ def format_table(
     *,
     number_columns: Container[int] = (),
     width: int | None = None,
+    show: Callable[[Any], str] | None = None,
 ) -> list[str]:
     """
     Return the lines of a table, with a heading.
@@ -313,11 +314,12 @@ def format_table(
         rows: the values of each row, one for each column.
         number_columns: the indexes of columns whose texts are also aligned to the right.
         width: the columns of the terminal: the last columns are left out if they do not fit.
+        show: returns a value as text; None is ``format_cell``.
     """
     row_values = list(rows)
     cells = [
         [name.upper() for name in names],
-        *([format_cell(value) for value in row] for row in row_values),
+        *(list(map(show or format_cell, row)) for row in row_values),
     ]
     widths = [max(len(row[column]) for row in cells) for column in range(len(names))]
     align_right = [

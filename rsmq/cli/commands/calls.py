@@ -171,17 +171,10 @@ def _describe(row: OneCall, result: Any) -> tuple[dict[str, Any], str]:
 
 
 def _run_on_names(run: _CallRun) -> Exit | None:
-    results: dict[str, tuple[dict[str, Any], str]] = {}
-    try:
-        for name in run.first:
-            results[name] = _describe(run.row, run.call(name))
-    finally:
-        run.context.out.result(
-            [{"name": name, **shown} for name, (shown, _) in results.items()],
-            [f"{format_text(name)}: {text}" for name, (_, text) in results.items()],
-        )
-    is_done = all(all(shown.values()) for shown, _ in results.values())
-    return None if is_done else Exit.NOT_ALL
+    results = run.context.for_each(
+        run.first, lambda name: _describe(run.row, run.call(name)), kind="name"
+    )
+    return None if all(each[run.row.word] for each in results) else Exit.NOT_ALL
 
 
 def _run_on_ids(run: _CallRun) -> Exit | None:

@@ -16,7 +16,7 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import YES, command, options
-from rsmq.cli.app.errors import Exit, describe_error
+from rsmq.cli.app.errors import Exit, describe_in_line
 from rsmq.cli.app.output import format_text
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.doctor.catalogue import OPT_IN_REPAIRS
@@ -189,7 +189,7 @@ def _as_document(report: Report, repairs: _Repairs) -> dict[str, Any]:
             "code": each.finding.code,
             "queue": each.finding.queue,
             "number": each.number,
-            "error": None if each.error is None else _describe(each.error),
+            "error": None if each.error is None else describe_in_line(each.error),
         }
         for each in repairs.done
     ]
@@ -202,12 +202,6 @@ def _as_document(report: Report, repairs: _Repairs) -> dict[str, Any]:
         "repairs": documents,
         "left": None if left is None else [each.as_dict() for each in left.findings],
     }
-
-
-def _describe(error: Exception) -> str:
-    report = describe_error(error)
-    assert report is not None  # noqa: S101 - errors of redis-py are foreseen
-    return report.line(as_json=False).removeprefix("rsmq: ")
 
 
 def _report_lines(report: Report) -> Iterator[str]:
@@ -257,7 +251,7 @@ def _repair_line(done: Repair) -> str:
     prefix = _prefix(finding)
     if done.error is not None:
         partly = f"{done.number} of {finding.number}, then " if done.number else ""
-        return f"failed   {prefix}{partly}{_describe(done.error)}  [{finding.code}]"
+        return f"failed   {prefix}{partly}{describe_in_line(done.error)}  [{finding.code}]"
     if finding.code not in _REPAIRED_AS_A_WHOLE:
         return f"repaired {prefix}{done.number} of {finding.number}  [{finding.code}]"
     line = f"repaired {prefix}done" if done.number else f"repaired {prefix}in order by then"

@@ -83,25 +83,17 @@ def cancel(call: Call, queue: str, ids: tuple[str, ...]) -> Exit | None:
     look runs to its end, and one with process=True is interrupted. The exit code is 1 if a job has
     ended before, or is not there.
     """
-    results: dict[str, str | None] = {}
     with call.open() as rsmq:
-        try:
-            for id in ids:
-                results[id] = _cancel(rsmq.job(queue, id))
-        finally:
-            call.out.result(
-                [{"id": id, "result": result} for id, result in results.items()],
-                [f"{format_text(id)}: {_RESULTS[result]}" for id, result in results.items()],
-            )
-    is_done = all(result in {"cancelled", "requested"} for result in results.values())
+        results = call.for_each(ids, lambda id: _cancel(rsmq.job(queue, id)), kind="id")
+    is_done = all(each["result"] in {"cancelled", "requested"} for each in results)
     return None if is_done else Exit.NOT_ALL
 
 
-def _cancel(handle: JobHandle[Any]) -> str | None:
-    try:
-        return handle.cancel()
-    except JobNotFound:
-        return None
+def _cancel(handle: JobHandle[Any]) -> tuple[dict[str, Any], str]:
+    result: str | None = None
+    with suppress(JobNotFound):
+        result = handle.cancel()
+    return {"result": result}, _RESULTS[result]
 
 
 def _to_json(status: JobStatus[Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, options
-from rsmq.cli.app.errors import Exit, Failed, describe_error
+from rsmq.cli.app.errors import Exit, Failed, describe_in_line
 from rsmq.cli.commands.foreign_systems import (
     complete_systems,
     make_source,
@@ -102,12 +102,9 @@ def migrate(call: Call, /, *, origin: str, to: str | None, **options: Any) -> Ex
     if queue is not None and migrated.failures:
         raise migrated.failures[0][1]
     lines = [line for each in migrated.reports for line in each.as_text().splitlines()]
-    failures = [_describe_failure(*each) for each in migrated.failures]
-    lines += [f"{kind}:{name}: {line}" for name, line in failures]
-    result = {
-        "queues": [each.as_dict() for each in migrated.reports],
-        "failed": dict(failures),
-    }
+    failures = {name: describe_in_line(error) for name, error in migrated.failures}
+    lines += [f"{kind}:{name}: {line}" for name, line in failures.items()]
+    result = {"queues": [each.as_dict() for each in migrated.reports], "failed": failures}
     if lines or migrated.ending is None:
         call.out.result(result, lines or f"{kind}: no queues with messages")
     if migrated.ending is not None:
@@ -197,9 +194,3 @@ def _check_name(call: Call, name: str) -> None:
             hint=f"{name!r} is not a name that Node allows for a queue: pass another one with "
             "--to, or --any-names.",
         ) from error
-
-
-def _describe_failure(name: str, error: RSMQError) -> tuple[str, str]:
-    report = describe_error(error)
-    assert report is not None  # noqa: S101 - the library's errors are foreseen
-    return name, report.line(as_json=False).removeprefix("rsmq: ")

@@ -328,14 +328,7 @@ def format_result(fields: dict[str, Any]) -> Iterator[str]:
 
 def format_rows(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return rows as the lines of a table."""
-    names = list(rows[0])
-    cells = [[_format_value(row[name]) for name in names] for row in rows]
-    numbers = [
-        column
-        for column, name in enumerate(names)
-        if all(isinstance(row[name], int | float | None) for row in rows)
-    ]
-    return format_table(names, cells, number_columns=numbers)
+    return format_table(list(rows[0]), [list(row.values()) for row in rows], show=_format_value)
 
 
 def _format_value(value: Any) -> str:

@@ -5,12 +5,13 @@ The command stats.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command
 from rsmq.cli.app.errors import Exit
-from rsmq.cli.app.output import format_table, format_text, format_time, to_json_value
+from rsmq.cli.app.output import format_text, to_json_value
 from rsmq.cli.app.queue_names import expand_patterns, read_each
 
 
@@ -31,10 +32,10 @@ def stats(call: Call, queues: tuple[str, ...]) -> Exit | None:
 
         names = expand_patterns(rsmq, queues) or rsmq.list_queues()
         found, unreadable = read_each(names, read, are_named=bool(queues))
-    counted = list(found.values())
-    shown = _STATS if any(each["held_back"] for each in counted) else _STATS_WITHOUT_GROUPS
-    rows = [[_format_stat(name, each) for name in shown] for each in counted]
-    call.out.result(counted, format_table(list(shown), rows))
+    counted = [SimpleNamespace(**each) for each in found.values()]
+    has_groups = any(each.held_back for each in counted)
+    shown = {name: each for name, each in _STATS.items() if has_groups or each != "held_back"}
+    call.out.table(counted, shown, show=vars)
     return note_unreadable_queues(call, unreadable)
 
 
@@ -58,11 +59,3 @@ _STATS = {
     "oldest sent": "oldest_sent_ms",
     "due since": "due_since_ms",
 }
-_STATS_WITHOUT_GROUPS = [name for name in _STATS if name != "held back"]
-
-
-def _format_stat(heading: str, fields: dict[str, Any]) -> Any:
-    value = fields[_STATS[heading]]
-    if heading == "queue":
-        return format_text(value)
-    return format_time(value) if _STATS[heading].endswith("_ms") else value
