@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rsmq.vocabulary.sends import ValueKind, fill_in
-from rsmq.wire.limits import MAX_BATCH, MAX_LABEL, MAX_SECONDS
+from rsmq.wire.limits import MAX_BATCH, MAX_LABEL, MAX_RECEIVES, MAX_SECONDS
 
 _UNITS = {ValueKind.SECONDS: " seconds", ValueKind.LABEL: " characters"}
 
@@ -230,5 +230,52 @@ SCHEDULED = (
     ),
     CallArgument(
         "version", ValueKind.WHOLE_NUMBER, "The version", unset="the stored one"
+    ),
+)  # fmt: skip
+#: Those of alerts, whose servers send them.
+ALERT_URL = CallArgument(
+    "url", ValueKind.LABEL, "The URL that gets the messages", unset="for pagerduty its Events API",
+    option=None,
+)  # fmt: skip
+ALERT_FORMAT = _choice(
+    "format", "The format of the messages", "webhook", "slack", "pagerduty", default="webhook"
+)
+ALERT_SECRET = CallArgument(
+    "secret_env", ValueKind.LABEL, "The environment variable of the servers with the secret that "
+    "signs the requests, or with PagerDuty's routing key.", word="VARIABLE",
+)  # fmt: skip
+ALERT_SUBJECT = CallArgument(
+    "subject", ValueKind.LABEL, "The subject of the alert: a queue, a worker, a schedule, a "
+    "target or a task as queue/task; without it, the alert of the server.", option=None,
+)  # fmt: skip
+SILENCE_SECONDS = CallArgument(
+    "seconds", ValueKind.WHOLE_NUMBER, "For how many seconds", 1, MAX_SECONDS, is_required=True,
+    option="--for", word="DURATION",
+)  # fmt: skip
+SILENCE_WHY = CallArgument("why", ValueKind.LABEL, "Why", 1, MAX_LABEL, is_required=True)
+SILENCED_BY = CallArgument(
+    "by", ValueKind.LABEL, "Who silences it", 1, MAX_LABEL, is_required=True, word="WHO", field=None
+)
+#: Those of a subscriber, to which rsmq push sends.
+SUBSCRIBED = (
+    CallArgument(
+        "url", ValueKind.LABEL, "The URL that gets the messages.", is_required=True, option=None
+    ),
+    CallArgument(
+        "secret_env", ValueKind.LABEL, "The environment variable of the pushers with the secret "
+        "that signs the requests; with both, if it has two with a blank between them.",
+        word="VARIABLE",
+    ),
+    CallArgument(
+        "content_type", ValueKind.LABEL, "The media type of the bodies",
+        unset="application/octet-stream", word="TYPE",
+    ),
+    CallArgument(
+        "concurrency", ValueKind.WHOLE_NUMBER, "How many messages each pusher pushes at a time", 1,
+        1000, default=8,
+    ),
+    CallArgument(
+        "max_retries", ValueKind.WHOLE_NUMBER, "Retries before a message is a dead letter", 0,
+        MAX_RECEIVES, unset="those of the policy of its own queue, or 5",
     ),
 )  # fmt: skip

@@ -2,8 +2,9 @@
 The calls of the clients, and where each face has them.
 
 A call of the clients is a row. From the rows follow the commands of the program that are one call,
-and the names of calls in the hints of errors. Tests fail while a client, the routes of HTTP, the
-program, or a table of the docs has a call that has no row, or lacks one without a reason here.
+the arguments of all commands and routes that call it, and the names of calls in the hints of
+errors. Tests fail while a client, the routes of HTTP, the program, or a table of the docs has a
+call that has no row, or lacks one without a reason here.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rsmq.vocabulary.call_arguments import (
+    ALERT_FORMAT,
+    ALERT_SECRET,
+    ALERT_SUBJECT,
+    ALERT_URL,
     BEGIN,
     CONCURRENCY,
     COUNT,
@@ -37,9 +42,13 @@ from rsmq.vocabulary.call_arguments import (
     ORDER_SECONDS,
     REDRIVE_DESTINATION,
     SCHEDULED,
+    SILENCE_SECONDS,
+    SILENCE_WHY,
+    SILENCED_BY,
     SPAN,
     START,
     STEP,
+    SUBSCRIBED,
     TIMEOUT,
     VT,
     WAIT,
@@ -526,7 +535,103 @@ CALLS: tuple[MethodRow, ...] = (
     MethodRow("run_steps", why_not=_FOR_PACKAGES),
 )  # fmt: skip
 
-BY_NAME = {each.name: each for each in CALLS}
+_OF_HTTP = "for workers in languages without a client; a client has what handlers return"
+_OF_SERVERS = "long work of servers, which a program does in batches"
+_OF_EXPLAIN = "a report for a person; programs read the counts, the state and the job"
+_OF_ALERTS = "alerts are found and sent by servers, not by a program with a client"
+_OF_PUSH = "rsmq push sends to them; its Subscribers are a class of rsmq.push"
+_OF_DOCTOR = "examine and repair are functions of rsmq.doctor"
+_OF_PAGES = "what a page of the dashboard shows"
+_OF_RECORDS = "records of servers, for operators"
+_PROGRAM = "a program that runs until it is stopped, or has its own functions"
+
+#: The calls of the program and of HTTP that no client has, and why.
+FACE_CALLS: tuple[MethodRow, ...] = (
+    MethodRow("export", "export", "GET /queues/{queue}/messages:export", why_not=_PROGRAM),
+    MethodRow("import", "import", why_not=_PROGRAM),
+    MethodRow(
+        "preview", route="POST /queues/{queue}/messages:preview", why_not="what a person confirms"
+    ),
+    MethodRow("tail", "tail", "GET /queues/{queue}/tail", why_not="a loop of peeks"),
+    *(
+        MethodRow(
+            f"outcomes.{each}", route=f"POST /queues/{{queue}}/messages/{{id}}:{each}",
+            why_not=_OF_HTTP,
+        )
+        for each in ("progress", "succeed", "fail", "defer")
+    ),
+    MethodRow("operations.list", route="GET /operations", why_not=_OF_SERVERS),
+    MethodRow("operations.get", route="GET /operations/{operation}", why_not=_OF_SERVERS),
+    *(
+        MethodRow(
+            f"operations.{each}", route=f"POST /operations/{{operation}}:{each}",
+            why_not=_OF_SERVERS,
+        )
+        for each in ("cancel", "pause", "resume")
+    ),
+    MethodRow("why", "why", "GET /queues/{queue}/why", why_not=_OF_EXPLAIN),
+    MethodRow("why.message", "why", "GET /queues/{queue}/messages/{id}/why", why_not=_OF_EXPLAIN),
+    MethodRow(
+        "timeline", route="GET /queues/{queue}/messages/{id}/timeline", why_not=_OF_PAGES
+    ),
+    MethodRow(
+        "groups", "dead-letters", "GET /queues/{queue}/dead-letters/groups", why_not=_OF_EXPLAIN
+    ),
+    MethodRow("cancel", "cancel", why_not="a method of the job that job returns"),
+    MethodRow("subscribers.list", "subscribers list", "GET /subscribers", why_not=_OF_PUSH),
+    MethodRow(
+        "subscribers.add", "subscribers add", "PUT /queues/{queue}/subscribers/{subscriber}",
+        arguments=SUBSCRIBED, why_not=_OF_PUSH,
+    ),
+    MethodRow(
+        "subscribers.get", route="GET /queues/{queue}/subscribers/{subscriber}", why_not=_OF_PUSH
+    ),
+    MethodRow(
+        "subscribers.remove", "subscribers remove",
+        "DELETE /queues/{queue}/subscribers/{subscriber}", why_not=_OF_PUSH,
+    ),
+    MethodRow("webhooks.list", route="GET /webhooks", why_not=_OF_PUSH),
+    MethodRow("webhooks.resume", route="POST /webhooks:resume", why_not=_OF_PUSH),
+    MethodRow("webhooks.forget", route="POST /webhooks:forget", why_not=_OF_PUSH),
+    MethodRow("doctor", "doctor", "GET /doctor", why_not=_OF_DOCTOR),
+    MethodRow("doctor.repair", "doctor --fix", "POST /doctor:repair", why_not=_OF_DOCTOR),
+    MethodRow("workers.report", route="GET /workers/{worker}/running", why_not=_OF_PAGES),
+    MethodRow("workers.held", route="GET /workers/{worker}/held", why_not=_OF_PAGES),
+    MethodRow("workers.release", route="POST /workers/{worker}:release", why_not=_OF_PAGES),
+    MethodRow("audit", route="GET /audit", why_not=_OF_RECORDS),
+    MethodRow("alerts", route="GET /alerts", why_not=_OF_ALERTS),
+    MethodRow("alerts.list", "alerts list", "GET /alert-targets", why_not=_OF_ALERTS),
+    MethodRow(
+        "alerts.add", "alerts add", "PUT /alert-targets/{target}",
+        arguments=(ALERT_URL, ALERT_FORMAT, ALERT_SECRET), why_not=_OF_ALERTS,
+    ),
+    MethodRow(
+        "alerts.remove", "alerts remove", "DELETE /alert-targets/{target}", why_not=_OF_ALERTS
+    ),
+    MethodRow(
+        "alerts.test", "alerts test", "POST /alert-targets/{target}:test", why_not=_OF_ALERTS
+    ),
+    MethodRow("alerts.silences", "alerts silences", "GET /alert-silences", why_not=_OF_ALERTS),
+    MethodRow(
+        "alerts.silence", "alerts silence", "PUT /alert-silences/{kind}",
+        arguments=(ALERT_SUBJECT, SILENCE_SECONDS, SILENCE_WHY, SILENCED_BY), why_not=_OF_ALERTS,
+    ),
+    MethodRow(
+        "alerts.unsilence", "alerts unsilence", "DELETE /alert-silences/{kind}",
+        arguments=(ALERT_SUBJECT,), why_not=_OF_ALERTS,
+    ),
+    MethodRow("find", route="GET /find", why_not=_OF_PAGES),
+    MethodRow("namespaces", route="GET /ns", why_not=_OF_PAGES),
+    *(
+        MethodRow(each, each, why_not=_PROGRAM)
+        for each in (
+            "scheduler", "web", "web-user", "top", "exporter", "keys", "sweep-bodies", "migrate",
+            "bridge", "rfq", "push", "pipeline", "completion",
+        )
+    ),
+)  # fmt: skip
+
+BY_NAME = {each.name: each for each in (*CALLS, *FACE_CALLS)}
 
 
 def names_in_errors(name_of: Callable[[CallArgument], str]) -> dict[str, str]:
@@ -536,7 +641,7 @@ def names_in_errors(name_of: Callable[[CallArgument], str]) -> dict[str, str]:
     An argument that has several names there is left out: an error does not say of which call it is.
     """
     names: dict[str, set[str]] = {}
-    for argument in (argument for each in CALLS for argument in each.arguments):
+    for argument in (argument for each in BY_NAME.values() for argument in each.arguments):
         names.setdefault(argument.name, set()).add(name_of(argument))
         names[argument.name].discard("")
     return {name: found.pop() for name, found in names.items() if len(found) == 1}

@@ -14,13 +14,14 @@ from rsmq.cli.app.errors import WORDS
 from rsmq.cli.app.program import root
 from rsmq.control.asyncio_ import AsyncWorkers
 from rsmq.errors import InvalidFormat, InvalidValue
+from rsmq.explain.alerts.record import FORMATS
 from rsmq.history.call_records import CALL_SPANS
 from rsmq.jobs.flows.status import FlowState
 from rsmq.jobs.status import JobState
 from rsmq.model import State
 from rsmq.schedules.asyncio_ import AsyncSchedules
 from rsmq.schedules.missed import Missed
-from rsmq.vocabulary.calls import BY_NAME, CALLS
+from rsmq.vocabulary.calls import BY_NAME, CALLS, FACE_CALLS
 from rsmq.vocabulary.queues import CREATE, LIMIT, POLICY, SET
 from rsmq.vocabulary.sends import BATCH, PUBLISH, SCHEDULE, SEND, ValueKind
 from rsmq.web.fields import Shape
@@ -30,9 +31,13 @@ from rsmq.web.table import RawBody
 
 CLASSES = {"": AsyncRSMQ, "schedules": AsyncSchedules, "workers": AsyncWorkers}
 PAIRS = [(call, each) for call in CALLS for each in call.arguments]
-of_arguments = pytest.mark.parametrize(
-    ("call", "argument"), PAIRS, ids=[f"{call.name}-{each.name}" for call, each in PAIRS]
-)
+OF_FACES = [*PAIRS, *((call, each) for call in FACE_CALLS for each in call.arguments)]
+
+
+def with_pairs(pairs):
+    names = [f"{call.name}-{each.name}" for call, each in pairs]
+    return pytest.mark.parametrize(("call", "argument"), pairs, ids=names)
+
 
 #: The arguments without a row, and why: they say what a call is about, or are of programs only.
 WITHOUT_ROW = {
@@ -68,7 +73,7 @@ def test_each_argument_of_a_method_has_a_row(call):
     assert names - rows - known - redriven <= WITHOUT_ROW.keys()
 
 
-@of_arguments
+@with_pairs(OF_FACES)
 def test_a_command_has_the_option_of_an_argument(call, argument):
     if argument.option is None or not call.command:
         return
@@ -83,14 +88,15 @@ def test_a_command_has_the_option_of_an_argument(call, argument):
         assert tuple(option.type.choices) == argument.choices
 
 
-@of_arguments
+@with_pairs(OF_FACES)
 def test_a_route_has_the_field_of_an_argument(call, argument):
     if argument.field is None or not call.route:
         return
     fields = [
         field
         for route in TABLE
-        if call.name in route.calls and route.method == call.route.split()[0]
+        if call.route == f"{route.method} {route.path}"
+        or (call.name in route.calls and route.method == call.route.split()[0])
         for field in (*route.query, *(() if isinstance(route.body, RawBody) else route.body))
         if field.name == argument.field_name
     ]
@@ -105,14 +111,15 @@ CHOICES = {
     "flows": tuple(each.value for each in FlowState),
     "task_figures": tuple(CALL_SPANS),
     "schedules.add": get_args(Missed),
+    "alerts.add": tuple(FORMATS),
 }
 
 
 def test_the_values_of_texts_are_those_of_the_methods():
-    assert {call.name: each.choices for call, each in PAIRS if each.choices} == CHOICES
+    assert {call.name: each.choices for call, each in OF_FACES if each.choices} == CHOICES
 
 
-@of_arguments
+@with_pairs(PAIRS)
 def test_a_default_is_that_of_the_method_or_says_why_not(call, argument):
     parameter = parameters_of(call.name).get(argument.name)
     if parameter is None or argument.default is None:
@@ -158,9 +165,7 @@ NUMBERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("call", "argument"), NUMBERS, ids=[f"{call.name}-{each.name}" for call, each in NUMBERS]
-)
+@with_pairs(NUMBERS)
 async def test_the_range_of_an_argument_is_that_of_its_method(call, argument):
     async with AsyncRSMQ.from_url("memory://") as queues:
         await queues.create_queue("q")
@@ -171,7 +176,7 @@ async def test_the_range_of_an_argument_is_that_of_its_method(call, argument):
             assert refused.value.range == (argument.low, argument.high)
 
 
-@pytest.mark.parametrize("name", [name for name in CHOICES if "schedules" not in name])
+@pytest.mark.parametrize("name", [name for name in CHOICES if "." not in name])
 async def test_another_text_than_those_of_the_row_is_refused(name):
     [argument] = [each for each in BY_NAME[name].arguments if each.choices]
     async with AsyncRSMQ.from_url("memory://") as queues:

@@ -12,12 +12,13 @@ import pytest
 
 from rsmq import AsyncRSMQ, cli
 from rsmq.cli.app.call import Call as Context
+from rsmq.cli.app.command_table import COMMANDS
 from rsmq.cli.app.program import root
 from rsmq.control.asyncio_ import AsyncWorkers
 from rsmq.model import State
 from rsmq.schedules.asyncio_ import AsyncSchedules
 from rsmq.trash.asyncio_ import AsyncTrash
-from rsmq.vocabulary.calls import BY_NAME, CALLS, Outcome, User
+from rsmq.vocabulary.calls import BY_NAME, CALLS, FACE_CALLS, Outcome, User
 from rsmq.vocabulary.queues import QUEUE_ATTRIBUTES
 from rsmq.vocabulary.sends import SEND
 from rsmq.web.routes import TABLE
@@ -59,13 +60,30 @@ def read_section(page, heading):
 
 
 def test_each_method_of_the_clients_has_a_row():
-    assert BY_NAME.keys() == METHODS.keys()
-    assert len(BY_NAME) == len(CALLS)
+    assert {each.name for each in CALLS} == METHODS.keys()
+    assert len(BY_NAME) == len(CALLS) + len(FACE_CALLS)
 
 
 def test_a_row_says_why_a_face_has_no_such_call():
     for each in CALLS:
         assert bool(each.command and each.route) is not bool(each.why_not), each.name
+
+
+def test_what_no_client_has_is_in_a_row_that_says_why():
+    own = {f"{each.method} {each.path}" for each in TABLE if not each.calls}
+    assert sorted(each.route for each in FACE_CALLS if each.route) == sorted(own)
+    commands = {each.command.split()[0] for each in (*CALLS, *FACE_CALLS) if each.command}
+    assert commands == COMMANDS.keys()
+    for each in FACE_CALLS:
+        assert each.why_not
+        if each.command:
+            find_command(each.command)
+
+
+def test_each_command_of_alerts_and_subscribers_has_a_row():
+    for group in ("alerts", "subscribers"):
+        rows = {each.command for each in FACE_CALLS if each.command.startswith(f"{group} ")}
+        assert rows == {f"{group} {name}" for name in find_command(group).commands}
 
 
 def test_each_route_is_that_of_its_calls():

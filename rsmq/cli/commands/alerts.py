@@ -9,9 +9,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import Group, argument, options
+from rsmq.cli.app.command import Group, argument
 from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.output import format_text, format_time
+from rsmq.cli.app.send_options import call_options
 
 if TYPE_CHECKING:
     from rsmq.explain.alerts.record import AlertRecord
@@ -41,11 +42,7 @@ alerts = Group(
     "rsmq alerts add oncall --format pagerduty --secret-env PAGERDUTY_KEY",
 )
 @argument("[URL]", "target")
-@options("""
-    --format [webhook|slack|pagerduty]  The format of the messages.  [default: webhook]
-    --secret-env VARIABLE  The environment variable of the servers with the secret that signs the
-        requests, or with PagerDuty's routing key.
-    """)
+@call_options("alerts.add")
 def add(call: Call, name: str, target: str | None, format: str, secret_env: str | None) -> None:
     """
     Add a target of alerts, or change it.
@@ -85,11 +82,7 @@ def test_(call: Call, name: str) -> Exit | None:
     "rsmq alerts silence not-received orders --for 1h --by me --why 'new workers'",
     "rsmq alerts silence all --for 1d --by me --why 'moving to another server'",
 )
-@options("""
-    --for, seconds DURATION  For how long.  [required]
-    --why TEXT  Why, 1 to 128 characters.  [required]
-    --by WHO  Who silences it, 1 to 128 characters.  [required]
-    """)
+@call_options("alerts.silence")
 def silence(call: Call, /, kind: str, subject: str | None, **values: Any) -> None:
     """
     Silence an alert, or with the KIND all those of the namespace.

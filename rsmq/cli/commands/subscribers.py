@@ -12,6 +12,7 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import Group, argument, options
 from rsmq.cli.app.errors import Exit
 from rsmq.cli.app.output import format_text
+from rsmq.cli.app.send_options import call_options
 
 if TYPE_CHECKING:
     from rsmq.push.subscriber import Subscriber
@@ -47,15 +48,8 @@ subscribers = Group(
     "rsmq subscribers add orders crm https://example.org/hooks --secret-env CRM_SECRET",
 )
 @argument("URL", "target")
-@options("""
-    --secret-env VARIABLE  Sign the requests with the secret in this environment variable of the
-        pushers; with both, if it has two with a blank between them.
-    --content-type TYPE  The media type of the bodies; application/octet-stream by default.
-    --concurrency N  Each pusher pushes N messages at a time at most.  [default: 8]
-    --max-retries N  Retries before a message is a dead letter; 5 by default, unless its queue has a
-        policy.
-    --replace  Change the settings of a subscriber of this name.
-    """)
+@call_options("subscribers.add")
+@options("--replace  Change the settings of a subscriber of this name.")
 def add(call: Call, /, queue: str, name: str, target: str, **settings: Any) -> None:
     """
     Add a subscriber of a queue.

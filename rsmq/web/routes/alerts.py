@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypedDict
 from rsmq.explain.alerts.alert import OF_QUEUES, Alert, AlertKind
 from rsmq.explain.alerts.facts import dead_letter_queues
 from rsmq.explain.alerts.reader import read_facts
-from rsmq.explain.alerts.record import FORMATS, AlertRecord, alert_name
+from rsmq.explain.alerts.record import AlertRecord, alert_name
 from rsmq.explain.alerts.record_operations import (
     end_silence_in_steps,
     read_record,
@@ -21,9 +21,10 @@ from rsmq.explain.alerts.record_operations import (
 )
 from rsmq.explain.alerts.rules import find_alerts
 from rsmq.web.access.principals import ALL_QUEUES
-from rsmq.web.fields import Field, Refused, Shape, between, one_of
+from rsmq.web.fields import Field, Refused, Shape, one_of
 from rsmq.web.removals import read_removals
 from rsmq.web.routes.forms import may, show_as
+from rsmq.web.send_fields import list_arguments
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import MAX_LABEL
 
@@ -159,11 +160,10 @@ async def _list_targets(call: ApiCall) -> ApiAnswer[AlertTargetsJson]:
 
 async def _set_target(call: ApiCall) -> ApiAnswer:
     call.allow(Scope.MANAGE, ALL_QUEUES)
-    values = call.values
     is_new = await call.queues.run_steps(
         set_target_in_steps(
-            call.queues.namespace, call.names["target"], values.get("url"),
-            values.get("format", "webhook"), values.get("secret_env"),
+            call.queues.namespace, call.names["target"],
+            *(each.read(call.values) for each in _OF_TARGET),
         )
     )  # fmt: skip
     return ApiAnswer({"added": is_new}, 201 if is_new else 200)
@@ -217,10 +217,7 @@ async def _queue_of_silence(call: ApiCall) -> str:
 
 
 _TARGET = "/alert-targets/{target}"
-_SUBJECT = Field(
-    "subject", Shape.TEXT, "The subject of the alert: a queue, a worker, a schedule, a target or "
-    "a task as queue/task; without it, the alert of the server.",
-)  # fmt: skip
+_OF_TARGET = list_arguments("alerts.add")
 
 ROUTES = (
     Route(
@@ -236,14 +233,7 @@ ROUTES = (
     Route(
         "PUT", _TARGET, Scope.MANAGE, "Add a target of alerts, or change it.",
         _set_target,
-        body=(
-            Field("url", Shape.TEXT, "The URL that gets the messages; for pagerduty that of its "
-            "Events API by default."),
-            Field("format", Shape.TEXT, "The format of the messages; webhook by default.",
-            rule=one_of(*FORMATS)),
-            Field("secret_env", Shape.TEXT, "The environment variable of the servers with the "
-            "secret that signs requests, or with PagerDuty's routing key."),
-        ),
+        body=_OF_TARGET,
         answers={201: "added", 200: "it was there"},
         result=(Field("added", Shape.FLAG, "Whether it is new."),),
     ),
@@ -264,18 +254,14 @@ ROUTES = (
     Route(
         "PUT", "/alert-silences/{kind}", Scope.MANAGE,
         "Silence an alert, or with the kind all those of the namespace.", _silence,
-        body=(
-            _SUBJECT,
-            Field("seconds", Shape.WHOLE, "For how long, 1 to 9,999,999.", required=True,
-            rule=between(1, 9_999_999)),
-            Field("why", Shape.TEXT, "Why, 1 to 128 characters.", required=True),
-        ),
+        body=list_arguments("alerts.silence"),
         answers={201: "silenced"},
         result=(Field("until_ms", Shape.WHOLE, "Its end, Unix ms."),),
         queue_of=_queue_of_silence,
     ),
     Route(
         "DELETE", "/alert-silences/{kind}", Scope.MANAGE, "End a silence.", _end_silence,
-        query=(_SUBJECT,), answers={204: "ended"}, queue_of=_queue_of_silence,
+        query=list_arguments("alerts.unsilence"), answers={204: "ended"},
+        queue_of=_queue_of_silence,
     ),
 )  # fmt: skip

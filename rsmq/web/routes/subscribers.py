@@ -10,8 +10,9 @@ from typing import Annotated, Any, TypedDict
 from rsmq.push.async_subscribers import AsyncSubscribers
 from rsmq.push.subscriber import Subscriber
 from rsmq.web.blocking import in_thread
-from rsmq.web.fields import Field, Refused, Shape, between
+from rsmq.web.fields import Field, Refused, Shape
 from rsmq.web.routes.forms import QUEUE, may, show_as
+from rsmq.web.send_fields import list_arguments
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.web.wording import ForPrograms
 from rsmq.webhooks.shared_breaker import PushTarget, list_targets, remove_target, resume_target
@@ -158,18 +159,7 @@ ROUTES = (
     Route(
         "PUT", "/queues/{queue}/subscribers/{subscriber}", Scope.MANAGE,
         "Add a subscriber of a queue, or change it.", _add,
-        body=(
-            Field("url", Shape.TEXT, "The URL that gets the messages.", required=True),
-            Field("secret_env", Shape.TEXT, "The environment variable of the pushing process with "
-            "the secret that signs the requests."),
-            Field("content_type", Shape.TEXT, "The media type; application/octet-stream by "
-            "default."),
-            Field(
-                "concurrency", Shape.WHOLE, "Pushes at a time, 1 to 1,000; 8 by default.",
-                rule=between(1, 1000),
-            ),
-            Field("max_retries", Shape.WHOLE, "Retries before a message is a dead letter."),
-        ),
+        body=list_arguments("subscribers.add"),
         answers={201: "added", 200: "it was there"},
         result=SubscriberJson,
     ),
