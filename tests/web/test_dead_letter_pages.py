@@ -277,7 +277,7 @@ async def test_a_queue_of_dead_letters_needs_no_worker_and_offers_their_redrive(
     assert 'Dead letters of <a class="mono" href="/queues/orders">orders</a>' in page
     assert 'href="/actions/redrive?queue=dead"' in page
     asked = await read_page(http, "/actions/redrive?queue=dead")
-    assert '<a class="button" href="/dead-letters/dead">Cancel</a>' in asked
+    assert '<a class="button" href="/dead-letters/dead">Back</a>' in asked
     assert 'href="/dead-letters/dead">By cause' in page
     message = await read_page(http, f"/queues/dead/messages/{id}")
     assert f"/actions/redrive-messages?queue=dead&amp;ids={id}" in message

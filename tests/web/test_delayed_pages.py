@@ -30,12 +30,12 @@ async def test_a_message_of_the_list_is_run_now_or_deleted_and_some_of_a_queue_t
     await queues.create_queue("q")
     ids = [await queues.send_message("q", str(each), delay=600 + each) for each in range(4)]
     text = await read_page(open_pages(http), "/delayed")
-    for action in ("release-messages", "delete-messages"):
+    for action in ("run-messages", "delete-messages"):
         assert f'href="/actions/{action}?queue=q&amp;ids={ids[0]}"' in text
     assert 'href="/queues/q/messages?state=delayed">4</a>' in text
-    asked = await read_page(http, f"/actions/release-messages?queue=q&ids={ids[0]}")
-    assert "visible now" in asked
-    await run_action(http, "release-messages", queue="q", ids=ids[0])
+    asked = await read_page(http, f"/actions/run-messages?queue=q&ids={ids[0]}")
+    assert "to run now, in its old place" in asked
+    await run_action(http, "run-messages", queue="q", ids=ids[0])
     done = await run_action(http, "delete-messages", queue="q", ids=ids[1], undo="true")
     assert done.status == 303
     zset = queues.namespace.queue("q").zset
@@ -44,12 +44,14 @@ async def test_a_message_of_the_list_is_run_now_or_deleted_and_some_of_a_queue_t
     assert (await queues.get_message("q", ids[0])).state == "visible"
     assert [each.messages for each in await queues.trash.list()] == [1]
     chosen = await read_page(http, "/queues/q/messages?state=delayed")
-    assert '<button formaction="/actions/release-messages">Run now</button>' in chosen
-    await run_action(http, "release-messages", queue="q", ids=ids[2:])
+    assert '<button formaction="/actions/run-messages">Run now</button>' in chosen
+    await run_action(http, "run-messages", queue="q", ids=ids[2:])
     assert (await queues.get_queue_attributes("q")).visible_messages == 3
 
 
-@pytest.mark.parametrize("action", ["release-messages", "delete-messages", "move-messages"])
+@pytest.mark.parametrize(
+    "action", ["release-messages", "run-messages", "delete-messages", "move-messages"]
+)
 async def test_a_message_that_was_received_since_it_was_shown_is_left(action, http, queues):
     for name in ("q", "other"):
         await queues.create_queue(name)

@@ -48,7 +48,7 @@ async def test_safe_repairs_are_done_together(http, queues):
     await _break(queues)
     open_pages(http)
     page = await read_page(http, "/doctor?queue=q&examine=1")
-    assert "Do 1 safe repair" in page
+    assert "Repair 1 safe finding" in page
     await run_action(http, "repair", queue="q")
     members = await queues.run(plain_command("ZCARD", queues.namespace.queue("q").zset))
     assert members == 0

@@ -48,7 +48,7 @@ async def test_a_schedule_whose_queue_was_deleted_says_by_whom_and_its_page_undo
     assert page.index("kim deleted the queue") < page.index("Queue not found")
     reply = await run_action(http, "undo", id=deleted.id, queue="reports")
     assert read_flash({"cookie": reply.headers["set-cookie"]}).text == (
-        "Queue reports restored, with 0 messages."
+        "The deletion was undone: queue reports restored, with 0 messages."
     )
     assert (await queues.get_queue_attributes("reports")).messages == 0
     page = await read_page(http, "/schedules/sales")
@@ -94,7 +94,7 @@ async def test_a_worker_whose_event_loop_is_blocked_names_the_handler_and_the_me
 
     form = {"queue": "rates", "ids": id, "worker": "w"}
     asked = await read_page(http, "/actions/delete-messages?" + urlencode(form))
-    assert 'href="/workers/w">Cancel</a>' in asked
+    assert 'href="/workers/w">Back</a>' in asked
     reply = await run_action(http, "delete-messages", **form)
     assert reply.headers["location"] == "/workers/w"
     page = await read_page(http, "/workers/w")
@@ -149,12 +149,13 @@ def test_a_flow_that_is_stuck_names_the_node_and_its_page_runs_it(server, ns):
             page = await read_page(http, f"/flows/{sent.id}")
             assert page.count("ConnectionError: no answer about a-secret") == 2  # also in the table
             [node, _] = await queues.flow(sent.id).nodes()
-            assert f"/actions/release-messages?queue=books&amp;ids={node.id}" in page
-            form = {"queue": "books", "ids": node.id, "flow": sent.id}
-            asked = await read_page(http, "/actions/release-messages?" + urlencode(form))
-            assert f"Run the message {node.id} now" in asked
-            assert f'href="/flows/{sent.id}">Cancel</a>' in asked
-            reply = await run_action(http, "release-messages", **form)
+            assert f"/actions/run-messages?queue=books&amp;ids={node.id}" in page
+            form = {"queue": "books", "ids": node.id, "flow": sent.id, "node": node.number}
+            asked = await read_page(http, "/actions/run-messages?" + urlencode(form))
+            assert f"Run node {node.number} now</h1>" in asked
+            assert f"Releases the message {node.id} of books to run now" in asked
+            assert f'href="/flows/{sent.id}">Back</a>' in asked
+            reply = await run_action(http, "run-messages", **form)
             assert reply.headers["location"] == f"/flows/{sent.id}"
             is_up.append(True)
             await asyncio.to_thread(tasks.run_all)
@@ -377,7 +378,7 @@ async def test_a_limit_key_that_floods_a_queue_is_named_with_the_limits(http, qu
     assert why["cause"] == "flooded"
     assert why["sentence"] == alert["text"]
     page = await read_page(open_pages(http), "/queues/imports")
-    assert 'href="/actions/set-limits?queue=imports">Change the limits' in page
+    assert 'href="/actions/set-limits?queue=imports">Set the limits' in page
     assert 'messages?filter=key%3A%22acme%22">Find its messages' in page
     page = await read_page(http, "/queues/imports/messages?filter=key%3A%22hooli%22")
     assert page.count('name="ids"') == 3

@@ -300,22 +300,22 @@ async def test_a_message_is_edited_and_sent_again(body, http, queues):
     id = await queues.send_message("q", body)
     _pages(http)
     source = {"queue": "q", "from": "q", "id": id}
-    form = (await http("GET", f"/actions/send-message?{urlencode(source)}")).content.decode()
+    form = (await http("GET", f"/actions/resend-message?{urlencode(source)}")).content.decode()
     [(name, value)] = re.findall(
         r'<textarea name="(body|body_base64)"[^>]*>\n(.*?)</textarea>', form, re.DOTALL
     )
     # A browser sends the ends of lines so.
     sent = {name: unescape(value).replace("\n", "\r\n")}
-    await _post(http, "/actions/send-message", **source, **sent)
+    await _post(http, "/actions/resend-message", **source, **sent)
     bodies = [each.body for each in await queues.peek_messages("q")]
     assert bodies == [body, body]
-    await _post(http, "/actions/send-message", **source, body="new", old="delete")
+    await _post(http, "/actions/resend-message", **source, body="new", old="delete")
     assert [each.body for each in await queues.peek_messages("q")] == [body, "new"]
 
 
 async def _resend_form(http, queue, id):
     shown = (await http("GET", f"/queues/{queue}/messages/{id}")).content.decode()
-    [link] = re.findall(r'href="([^"]*/actions/send-message[^"]*)"', shown)
+    [link] = re.findall(r'href="([^"]*/actions/resend-message[^"]*)"', shown)
     form = (await http("GET", unescape(link))).content.decode()
     [choices] = re.findall(r'<select name="queue">(.*?)</select>', form, re.DOTALL)
     return re.findall(r'value="([^"]*)"( selected)?', choices)
@@ -350,7 +350,7 @@ async def test_a_message_is_sent_to_a_group_and_again_to_the_same_one(http, queu
     [message] = await queues.peek_messages("q")
     assert message.group == "customer 1"
     source = urlencode({"queue": "q", "from": "q", "id": message.id})
-    form = (await http("GET", f"/actions/send-message?{source}")).content.decode()
+    form = (await http("GET", f"/actions/resend-message?{source}")).content.decode()
     assert '<input type="text" name="group" value="customer 1">' in form
     assert "rsmq send &#39;--group=customer 1&#39;" in form
     assert "&#34;group&#34;: &#34;customer 1&#34;" in form
@@ -398,7 +398,7 @@ def test_a_redacted_body_is_not_sent_again(run, tmp_path):
         shown = await _page(http, f"/queues/q/messages/{id}")
         assert "[redacted]" in shown
         source = urlencode({"queue": "q", "from": "q", "id": id})
-        assert (await http("GET", f"/actions/send-message?{source}")).status == 403
+        assert (await http("GET", f"/actions/resend-message?{source}")).status == 403
 
     run(test, auth=True, users=_users(tmp_path, entry))
 

@@ -29,7 +29,7 @@ async def test_a_queue_is_created_changed_and_gets_a_policy(http, queues):
     assert (attributes.vt, attributes.maxsize, attributes.keep) == (5, -1, 60)
     assert (await _post(http, "create-queue", queue="a b", **values)).status == 422
     page = (await http("GET", "/actions/change-queue?queue=q&vt=7&keep=0")).content.decode()
-    assert "rsmq attributes q --vt 7 --delay 0 --maxsize -1 --keep 0 --expired drop" in page
+    assert "rsmq attributes q --vt=7 --delay=0 --maxsize=-1 --keep=0 --expired=drop" in page
     page = (await http("GET", "/actions/change-queue?queue=q")).content.decode()
     assert '<input type="number" step="any" name="vt" value="5">' in page
     assert '<input type="number" step="any" name="keep" value="60">' in page
@@ -58,7 +58,7 @@ async def test_a_queue_is_created_changed_and_gets_a_policy(http, queues):
 async def test_limits_are_set_changed_and_removed(http, queues):
     await queues.create_queue("q")
     _pages(http)
-    assert "Set limits" in (await http("GET", "/queues/q")).content.decode()
+    assert "Set the limits" in (await http("GET", "/queues/q")).content.decode()
     limits = {"queue": "q", "max_running": "5", "rate": "100/m"}
     assert (await _post(http, "set-limits", **limits)).status == 303
     attributes = await queues.get_queue_attributes("q")
@@ -68,7 +68,7 @@ async def test_limits_are_set_changed_and_removed(http, queues):
     assert "at most 100/m" in page
     page = (await http("GET", "/actions/set-limits?queue=q")).content.decode()
     assert 'name="rate" value="100/m"' in page
-    assert "rsmq limit q --max-running 5 --rate 100/m" in page
+    assert "rsmq limit q --max-running=5 --rate=100/m" in page
     wrong = await _post(http, "set-limits", queue="q", max_running="", rate="often")
     assert wrong.status == 422
     only = await _post(http, "set-limits", queue="q", max_running="", rate="9/s")

@@ -10,8 +10,7 @@ from rsmq.operations.plain import plain_command
 from rsmq.web import create_app
 from rsmq.web.access.secrets import hash_token
 from rsmq.web.pages.formats import show_time
-from rsmq.web.pages.phrases import changes_of
-from rsmq.web.pages.recent_changes import say_changes, say_move, say_moves, say_who
+from rsmq.web.pages.recent_changes import changes_of, say_changes, say_move, say_moves, say_who
 from tests.web.asgi import Http
 from tests.web.pages_client import open_pages, read_page
 
@@ -121,7 +120,7 @@ def test_who_has_changed_a_queue_is_on_each_page_that_says_what_is_wrong_with_it
             overview.count(" kim changed attributes of legacy: ") == 2
         )  # of the queue, and its dead letters
         assert " kim paused it." in overview
-        assert '<a href="/actions/change-queue?queue=legacy">Visibility timeout of' in overview
+        assert ">Change the visibility timeout of legacy</a>" in overview
         queue = await read_page(http, "/queues/legacy")
         assert change in queue
         assert ">Change the visibility timeout</a>" in queue

@@ -91,7 +91,7 @@ def test_what_a_dead_worker_had_in_flight_is_shown_and_released_unless_it_was_re
         done = await http("POST", "/actions/release-held", body=body, headers=_FORM)
         assert (done.status, done.headers["location"]) == (303, "/workers/w1")
         said = _text((await http("GET", "/workers/w1", headers=_cookie_of(done))).content)
-        assert "was made visible. Other consumers may have received them since." in said
+        assert "was released. Other consumers may have received them since." in said
         page = (await http("GET", "/workers/w1")).content.decode()
         assert "1 of them is visible again; others were received by other consumers" in page
         assert "Release its messages" not in page
@@ -322,7 +322,7 @@ def test_a_worker_is_given_orders_on_its_page(run):
         await _live(queues, "w1")
         http.prefix, http.headers = "", {"accept": "text/html"}
         page = (await http("GET", "/workers/w1")).content.decode()
-        for text in ("Show what it runs", "Pause", "Concurrency", "Stop"):
+        for text in ("Show what it runs", "Pause", "Change the concurrency", "Stop"):
             assert text in page
         assert "Resume" not in page
         confirm = _text((await http("GET", "/actions/worker-concurrency?worker=w1")).content)

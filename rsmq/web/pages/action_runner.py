@@ -20,13 +20,12 @@ from rsmq.errors import RSMQError
 from rsmq.web.access.sessions import decode_payload, read_cookie
 from rsmq.web.api import Api
 from rsmq.web.fields import Field, Refused, Shape
-from rsmq.web.pages.actions import ACTIONS
+from rsmq.web.pages.actions import BY_NAME
 from rsmq.web.pages.actions.form import TYPED, Effect, Fields, PageAction, one
 from rsmq.web.pages.formats import show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 from rsmq.web.problems import HttpProblem, describe
-from rsmq.web.routes import TABLE
 from rsmq.web.table import RawBody, Route
 
 _FLASH_SECONDS = 60
@@ -95,8 +94,6 @@ class Actions:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._actions = {each.name: each for each in ACTIONS}
-        self._routes = {(each.method, each.path): each for each in TABLE}
 
     def find(self, name: str) -> PageAction:
         """
@@ -105,14 +102,10 @@ class Actions:
         Raises:
             Refused: there is none with this name.
         """
-        found = self._actions.get(name)
+        found = BY_NAME.get(name)
         if found is None:
             raise Refused("notFound", "There is no such action", status=404, value=name[:80])
         return found
-
-    def route_of(self, action: PageAction) -> Route:
-        """Return the entry that an action calls."""
-        return self._routes[action.method, action.path]
 
     async def confirm(self, asked: Asked) -> dict[str, Any]:
         """
@@ -143,9 +136,9 @@ class Actions:
         """
         self._check(asked, is_form=True)
         action, call, fields = asked.action, asked.call, asked.fields
-        if action.preview and not action.preview & fields.keys():
+        if action.preview and fields.keys().isdisjoint(action.preview):
             return await self._confirm(asked)
-        effect, route = Effect(""), self.route_of(action)
+        effect, route = Effect(""), action.entry
         try:
             if action.effect is not None:
                 effect = await action.effect(call, fields)
@@ -153,13 +146,9 @@ class Actions:
             names = {name: one(fields, name) for name in action.path_names}
             query, content = self._read(route, fields, effect.entry)
             answer = await self._api.call(
-                call.caller,
-                action.method,
-                action.path,
-                names,
-                query=query,
+                call.caller, route.method, route.path, names, query=query,
                 content={**content, **action.fixed},
-            )
+            )  # fmt: skip
         except (Refused, RSMQError, RedisError, OSError) as error:
             return await self._refuse(asked, effect, describe(error, may_repeat=False))
         done = action.done_of(fields, answer.content)
@@ -191,8 +180,7 @@ class Actions:
         return f" Then {then.text}."
 
     def _check(self, asked: Asked, *, is_form: bool) -> None:
-        scope = self.route_of(asked.action).scope
-        if scope is not None:
+        for scope in asked.action.scopes:
             asked.call.check(scope, one(asked.fields, "queue") or None)
         asked.action.check_fields(asked.fields, is_form=is_form)
 
@@ -214,18 +202,18 @@ class Actions:
         return query, content
 
     def _values(self, asked: Asked, effect: Effect, problem: HttpProblem | None) -> dict[str, Any]:
-        # With what the page sends, so that the line of curl does the same.
-        filled = {each.name: [each.value] for each in effect.inputs if each.kind != "area"}
-        sent = {k: [v] if isinstance(v, str) else [*v] for k, v in effect.hidden.items()}
-        asked = replace(asked, fields={**filled, **asked.fields})
-        asked = replace(asked, fields={**asked.fields, **sent})
-        action, fields = asked.action, asked.fields
-        words = action.command_of(fields)
-        if words and asked.links.namespace:
-            words = [*words, "--ns", asked.links.namespace]
+        action = asked.action
         # Those of the effect have values, and are in the place of the same ones of the action.
         own = {each.name for each in effect.inputs}
         inputs = (*effect.inputs, *(each for each in action.inputs if each.name not in own))
+        # With what the page sends, so that the line of curl does the same.
+        filled = {each.name: [each.value] for each in inputs if each.value and each.kind != "area"}
+        sent = {k: [v] if isinstance(v, str) else [*v] for k, v in effect.hidden.items()}
+        fields = {**filled, **asked.fields, **sent}
+        asked = replace(asked, fields=fields)
+        words = action.command_of(fields)
+        if words and asked.links.namespace:
+            words = [*words, "--ns", asked.links.namespace]
         typed = {TYPED, *(each.name for each in inputs)}
         hidden = [
             (name, value)
@@ -240,16 +228,16 @@ class Actions:
             "inputs": [(each, one(fields, each.name, each.value)) for each in inputs],
             "hidden": hidden,
             "typed_field": TYPED,
-            "button": action.button,
+            "button": action.label,
             "problem": problem,
             "command": shlex.join(["rsmq", *words]) if words else None,
             "curl": self._curl(asked, effect.entry),
-            "back": (action.cancel or action.back_of)(asked.links, fields),
+            "back": action.back_of(asked.links, fields, is_cancelled=True),
         }
 
     def _curl(self, asked: Asked, entry: Mapping[str, str]) -> str:
         action, fields = asked.action, asked.fields
-        route = self.route_of(action)
+        route = action.entry
 
         def quoted(name: str) -> str:
             return quote(one(fields, name), safe="", errors="surrogateescape")
@@ -261,7 +249,7 @@ class Actions:
             query, content = [], {}
         content |= action.fixed
         pairs = "&".join(f"{k}={quote(v, safe='', errors='surrogateescape')}" for k, v in query)
-        words = ["curl", "-u", ":KEY", "-X", action.method]
+        words = ["curl", "-u", ":KEY", "-X", route.method]
         words.append(f"{asked.call.api_url}{path}{'?' if pairs else ''}{pairs}")
         if content:
             words += ["--json", json.dumps(content)]

@@ -127,13 +127,11 @@ def plural(number: float, word: str) -> str:
     return f"{show_number(number)} {word}{'' if number == 1 else 's'}"
 
 
-def were_made_visible(number: int, owner: str) -> str:
-    """Return how many messages of a queue or of a worker were made visible, as a sentence."""
+def were_released(number: int, owner: str) -> str:
+    """Return how many messages of a queue or of a worker were released, as a sentence."""
     if not number:
         return f"No message of {owner} was hidden any more."
-    return (
-        f"{plural(number, 'message')} of {owner} {'was' if number == 1 else 'were'} made visible."
-    )
+    return f"{plural(number, 'message')} of {owner} {'was' if number == 1 else 'were'} released."
 
 
 def show_caller(name: str) -> str:

@@ -11,7 +11,8 @@ from urllib.parse import quote, urlencode
 from rsmq.web.requests import path_of_namespace
 
 
-def _part(name: str) -> str:
+def part_of(name: str) -> str:
+    """Return a name as a part of a path."""
     return quote(name, safe="", errors="surrogateescape")
 
 
@@ -55,7 +56,7 @@ class Links:
 
     def queue(self, queue: str, *parts: str, **query: object) -> str:
         """Return the address of a queue's page, or of one below it: its parts are names."""
-        path = "/".join(map(_part, (queue, *parts)))
+        path = "/".join(map(part_of, (queue, *parts)))
         return self.url(f"queues/{path}", **query)
 
     def message(self, queue: str, id: str) -> str:
@@ -64,28 +65,28 @@ class Links:
 
     def api(self, *parts: str, action: str = "", **query: object) -> str:
         """Return the address of an entry of the API: the parts are names."""
-        path = "/".join(map(_part, parts))
+        path = "/".join(map(part_of, parts))
         return f"{self.api_prefix}/{path}{action and ':'}{action}{with_query(query)}"
 
     def worker(self, name: str) -> str:
         """Return the address of a worker's page."""
-        return self.url(f"workers/{_part(name)}")
+        return self.url(f"workers/{part_of(name)}")
 
     def schedule(self, name: str) -> str:
         """Return the address of a schedule's page."""
-        return self.url(f"schedules/{_part(name)}")
+        return self.url(f"schedules/{part_of(name)}")
 
     def flow(self, id: str) -> str:
         """Return the address of a flow's page."""
-        return self.url(f"flows/{_part(id)}")
+        return self.url(f"flows/{part_of(id)}")
 
     def dead_letters(self, queue: str) -> str:
         """Return the address of the page of a queue's dead letters."""
-        return self.url(f"dead-letters/{_part(queue)}")
+        return self.url(f"dead-letters/{part_of(queue)}")
 
     def action(self, name: str, **fields: object) -> str:
         """Return the address of the page that confirms an action."""
-        return self.url(f"actions/{_part(name)}", **fields)
+        return self.url(f"actions/{part_of(name)}", **fields)
 
 
 def with_query(query: Mapping[str, object]) -> str:

@@ -1,71 +1,34 @@
 """
-The deeds of people, in words: the calls of the audit stream.
+The deeds of people, in words: the calls of the audit stream, and those that charts mark.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from rsmq.vocabulary.queues import SET
-from rsmq.vocabulary.sends import ValueKind
-from rsmq.web.pages.formats import show_name
+from rsmq.operations.marks import MARK_CALL
+from rsmq.web.access.principals import ALL_QUEUES, EVERYONE
+from rsmq.web.pages.actions import ACTIONS
+from rsmq.web.pages.charts import Mark
+from rsmq.web.pages.formats import show_name, show_time
+from rsmq.web.pages.recent_changes import ENTRIES, at_ms_of, changes_of, ends_of
+from rsmq.web.pages.table import PageCall
+from rsmq.web.routes.audit import AuditJson
+from rsmq.web.table import Scope
 
-#: The text of a call of the API, or with an operation that has ended.
+#: The text of a call of the API: of actions, of calls that no page has, and of operations that have
+#: ended.
 PHRASES = {
-    "PUT /queues/{queue}": "created the queue {queue}",
-    "PATCH /queues/{queue}": "changed attributes of {queue}",
-    "DELETE /queues/{queue}": "deleted the queue {queue}",
-    "POST /queues/{queue}:pause": "paused {queue}",
-    "PUT /queues/{queue}/limits": "set the limits of {queue}",
-    "DELETE /queues/{queue}/limits": "removed the limits of {queue}",
-    "POST /queues/{queue}:resume": "resumed {queue}",
-    "POST /queues/{queue}:purge": "purged {queue}",
-    "POST /queues/{queue}:release-all": "released all messages in flight of {queue}",
-    "POST /queues/{queue}:sweep": "swept dead letters of {queue}",
-    "POST /queues/{queue}:sweep-expired": "swept expired messages of {queue}",
+    **{each.route: each.phrase for each in reversed(ACTIONS) if each.phrase},
     "POST /queues/{queue}:sweep-groups": "swept groups of {queue}",
-    "POST /queues/{queue}:redrive": "redrove dead letters of {queue}",
-    "PUT /queues/{queue}/dead-letter-policy": "set the dead-letter policy of {queue}",
-    "DELETE /queues/{queue}/dead-letter-policy": "removed the dead-letter policy of {queue}",
     "DELETE /queues/{queue}/messages/{id}": "deleted message {target} of {queue}",
     "PATCH /queues/{queue}/messages/{id}": "hid or showed message {target} of {queue}",
-    "POST /queues/{queue}/messages:delete": "deleted messages of {queue}",
-    "POST /queues/{queue}/messages:visibility": "hid messages of {queue}",
-    "POST /queues/{queue}/messages:release": "released messages of {queue}",
-    "POST /queues/{queue}/messages:move": "moved messages of {queue} to {destination}",
     "POST /queues/{queue}/messages:preview": "previewed a change of messages of {queue}",
     "POST /queues/{queue}/messages:recover": "received old messages of {queue} again",
-    "POST /queues/{queue}/jobs/{id}:cancel": "cancelled job {target} of {queue}",
-    "POST /flows/{flow}:cancel": "cancelled flow {target}",
-    "POST /workers/{worker}:release": "released the messages of worker {target}",
-    "POST /workers/{worker}:pause": "paused worker {target}",
-    "POST /workers/{worker}:resume": "resumed worker {target}",
-    "POST /workers/{worker}:stop": "stopped worker {target}",
-    "POST /workers/{worker}:running": "asked worker {target} what it runs",
-    "PUT /workers/{worker}/concurrency": "changed the concurrency of worker {target}",
-    "PUT /schedules/{schedule}": "stored the schedule {target}",
-    "DELETE /schedules/{schedule}": "deleted the schedule {target}",
-    "POST /schedules/{schedule}:pause": "paused the schedule {target}",
-    "POST /schedules/{schedule}:resume": "resumed the schedule {target}",
-    "POST /schedules/{schedule}:run": "ran the schedule {target}",
-    "PUT /queues/{queue}/subscribers/{subscriber}": "stored the subscriber {target} of {queue}",
-    "DELETE /queues/{queue}/subscribers/{subscriber}": "removed the subscriber {target} of {queue}",
-    "POST /webhooks:resume": "resumed pushes of {queue}",
-    "POST /webhooks:forget": "forgot push targets of {queue}",
-    "PUT /alert-targets/{target}": "stored the target {target} of alerts",
-    "DELETE /alert-targets/{target}": "removed the target {target} of alerts",
-    "POST /alert-targets/{target}:test": "tested the target {target} of alerts",
-    "PUT /alert-silences/{kind}": "silenced alerts ({target}) of {queue}",
-    "DELETE /alert-silences/{kind}": "ended a silence of alerts ({target}) of {queue}",
     "POST /marks": "marked {target}",
-    "POST /doctor:repair": "repaired {queue}",
-    "POST /undo/{id}": "undid the deletion {target} of {queue}",
-    "POST /operations/{operation}:cancel": "cancelled operation {target}",
-    "POST /operations/{operation}:pause": "paused operation {target}",
-    "POST /operations/{operation}:resume": "resumed operation {target}",
     "operation redrive": "ended the redrive of {queue}",
     "operation release-all": "ended the release of all messages of {queue}",
     "operation sweep": "ended the sweep of dead letters of {queue}",
@@ -76,6 +39,13 @@ PHRASES = {
 _PLACE = re.compile(r"\{(queue|target|destination)\}")
 #: The text for a part that an entry does not have.
 _UNKNOWN = {"queue": "all queues", "destination": "another queue"}
+
+#: Changes of a queue that charts mark, and how many moments they mark at most.
+_CHANGES = (
+    *(f"POST /queues/{{queue}}:{each}" for each in ("pause", "purge", "resume")),
+    "PATCH /queues/{queue}", "PUT /queues/{queue}/limits", "DELETE /queues/{queue}/limits",
+)  # fmt: skip
+_MARKS = 30
 
 
 def words_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -100,26 +70,37 @@ def words_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [each for each in parts if each[1]]
 
 
-def changes_of(entry: Mapping[str, Any]) -> list[str]:
-    """Return what a call changed from what to what, as in "visibility timeout 30 s \u2192 3 s"."""
-    return [
-        f"{SET.options[name].title} {_show(name, old)} \u2192 {_show(name, new)}"
-        for name, (old, new) in changed_values(entry).items()
-        if name in SET.options
-    ]
+async def read_marks(
+    call: PageCall, queue: str | None, start_ms: float, end_ms: float
+) -> list[Mark]:
+    """
+    Return the moments of a time, the first one first: marks, and changes of a queue.
+
+    Two commands, and more if there are many calls; none if the caller may not read them. They may
+    be a minute old, unless an action was run since.
+    """
+    entries: list[Mapping[str, Any]] = []
+    if call.may(Scope.AUDIT, ALL_QUEUES):
+        found = await call.read_lasting(AuditJson, call=MARK_CALL, limit=_MARKS)
+        entries += found["entries"]
+    if queue is not None and call.may(Scope.AUDIT, queue):
+        found = await call.read_lasting(AuditJson, queue=queue, limit=ENTRIES)
+        entries += found["entries"]
+    done = {each["id"]: each for path in (MARK_CALL, *_CHANGES) for each in ends_of(entries, path)}
+    moments = sorted(map(_moment_of, done.values()), key=lambda each: each.at)
+    shares = (
+        replace(each, at=(each.at - start_ms) / max(end_ms - start_ms, 1)) for each in moments
+    )
+    return [each for each in shares if 0 <= each.at <= 1][-_MARKS:]
 
 
-def changed_values(entry: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the old and the new values of an entry of the audit stream, by attribute."""
-    try:
-        found = json.loads(entry.get("changes", "{}"))
-        return {str(name): (old, new) for name, (old, new) in found.items()}
-    except (ValueError, TypeError, AttributeError):  # another program wrote it
-        return {}
-
-
-def _show(name: str, value: object) -> str:
-    if value is None:
-        return "none"
-    is_time = SET.options[name].kind is ValueKind.SECONDS and isinstance(value, int | float)
-    return f"{value:,} s" if is_time else show_name(str(value))
+def _moment_of(entry: Mapping[str, Any]) -> Mark:
+    at_ms, is_change = at_ms_of(entry), entry["call"] != MARK_CALL
+    who = show_name(entry["user"])
+    if not is_change:
+        text = f"{show_name(entry['target'])} (marked by {who})" if who else entry["target"]
+    else:
+        deed = "".join(words for _, words in words_of(entry))
+        text = f"{'a caller' if entry['user'] == EVERYONE.name else who} {show_name(deed)}"
+        text = ": ".join([text, *filter(None, [", ".join(changes_of(entry))])])
+    return Mark(at_ms, f"{show_time(at_ms)}: {text}", is_change)

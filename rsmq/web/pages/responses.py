@@ -12,6 +12,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 
 from rsmq.web.fields import Refused
+from rsmq.web.pages.actions import BY_NAME
+from rsmq.web.pages.actions.form import PageAction
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.rendering import POLICY, read_file, render, version_of
 from rsmq.web.pages.table import PageCall
@@ -46,6 +48,11 @@ class SiteView:
     def file(self, name: str) -> str:
         """Return the address of a file of the pages."""
         return self.links.server(f"static/{name}", v=version_of(name))
+
+    def offer(self, name: str, queue: str | None) -> PageAction | None:
+        """Return an action on a queue; None if the caller lacks one of its rights."""
+        found = BY_NAME[name]
+        return found if all(self.may(each.value, queue) for each in found.scopes) else None
 
     def may(self, scope: str, queue: str | None = None) -> bool:
         """Return whether the caller has a scope, by its name."""

@@ -27,3 +27,4 @@ ACTIONS: tuple[PageAction, ...] = tuple(
     )
     for each in module.ACTIONS
 )  # fmt: skip
+BY_NAME = {each.name: each for each in ACTIONS}

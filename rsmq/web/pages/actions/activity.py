@@ -24,10 +24,6 @@ _RESTORES = {
 }
 
 
-def _back(links: Links, _: Fields) -> str:
-    return links.url("activity")
-
-
 def _to_restored(links: Links, fields: Fields) -> str:
     queue = one(fields, "queue")
     return links.queue(queue) if queue else links.url("activity")
@@ -35,9 +31,9 @@ def _to_restored(links: Links, fields: Fields) -> str:
 
 def _restored(_: Fields, answer: Mapping[str, Any]) -> Done:
     queue, messages = show_name(answer["queue"]), plural(answer["messages"], "message")
-    text = f"{messages} of {queue} restored"
+    text = f"The deletion was undone: {messages} of {queue} restored"
     if answer["kind"] == DeletionKind.DELETE_QUEUE:
-        text = f"Queue {queue} restored, with {messages}"
+        text = f"The deletion was undone: queue {queue} restored, with {messages}"
     others = answer["in_queue"]
     more = f"; {plural(others, 'message')} had returned by another way" if others else ""
     return Done(f"{text}{more}.")
@@ -77,25 +73,21 @@ def _says(what: str) -> Callable[[Fields, Any], Done]:
     return lambda _, each: Done(f"The {each['kind']} of {show_name(each['queue'])} {what}.")
 
 
-#: Whose rights are looked at first.
-_QUEUE = frozenset({"queue"})
-
 ACTIONS = (
     PageAction(
-        "undo", "POST", "/undo/{id}", "Undo", "Undo", _restored, _to_restored,
-        _effect_of_undo, "undo {id}", address=_QUEUE,
+        "undo", "POST /undo/{id}", "Undo", "the deletion", _restored, _effect_of_undo,
+        back=_to_restored, address=("queue",), recorded="the deletion {id} of {queue}",
     ),
-    PageAction(
-        "pause-operation", "POST", f"{_OPERATION}:pause", "Pause the operation", "Pause",
-        _says("is paused"), _back, address=_QUEUE,
-    ),
-    PageAction(
-        "resume-operation", "POST", f"{_OPERATION}:resume", "Resume the operation", "Resume",
-        _says("continues"), _back, address=_QUEUE,
-    ),
-    PageAction(
-        "cancel-operation", "POST", f"{_OPERATION}:cancel", "Cancel the operation",
-        "Cancel the operation", _says("was cancelled"), _back, _effect_of_cancelling,
-        address=_QUEUE,
+    *(
+        PageAction(
+            f"{verb.lower()}-operation", f"POST {_OPERATION}:{verb.lower()}", verb,
+            "the operation", _says(says), effect, why_not="operations are those of a server",
+            back="activity", address=("queue",), recorded="operation {operation}",
+        )
+        for verb, says, effect in (
+            ("Pause", "is paused", None),
+            ("Resume", "is resumed", None),
+            ("Cancel", "was cancelled", _effect_of_cancelling),
+        )
     ),
 )  # fmt: skip

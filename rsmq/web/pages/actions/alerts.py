@@ -7,16 +7,11 @@ from __future__ import annotations
 from rsmq.explain.alerts.record import ALL, FORMATS
 from rsmq.web.pages.actions.form import Effect, Fields, Input, PageAction, one, options_of
 from rsmq.web.pages.formats import show_name
-from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 
 _TARGET, _SILENCE = "/alert-targets/{target}", "/alert-silences/{kind}"
 _SPANS = (("3600", "an hour"), ("28800", "8 hours"), ("86400", "a day"), ("604800", "a week"))
-_SUBJECT = frozenset({"subject"})
-
-
-def _back(links: Links, _: Fields) -> str:
-    return links.url("alerts")
+_OF_ALERTS = "the target {target} of alerts"
 
 
 def _alert(fields: Fields) -> str:
@@ -40,12 +35,13 @@ async def _effect_of_removal(_: PageCall, fields: Fields) -> Effect:
 
 ACTIONS = (
     PageAction(
-        "add-alert-target", "PUT", _TARGET, "Add a target of alerts", "Add",
-        "{target} gets alerts that begin from now on.", _back,
+        "add-alert-target", f"PUT {_TARGET}", "Add", "a target of alerts",
+        "The target {target} was added: it gets alerts that begin from now on.",
         command=lambda f: [
             "alerts", "add", *options_of(f, "format", "secret_env"), "--",
             one(f, "target", "NAME"), *([one(f, "url")] if one(f, "url") else []),
         ],
+        back="alerts",
         inputs=(
             Input("target", "Name", hint="Letters, digits, _ and -. One of this name is changed.",
                   required=True),
@@ -56,33 +52,33 @@ ACTIONS = (
             Input("secret_env", "Variable with the secret", hint="The environment variable of the "
                   "servers with the secret that signs requests, or with PagerDuty's routing key."),
         ),
+        recorded=_OF_ALERTS,
     ),
     PageAction(
-        "remove-alert-target", "DELETE", _TARGET, "Remove the target {target} of alerts", "Remove",
-        "The target {target} was removed.", _back, _effect_of_removal,
-        "alerts remove -- {target}",
+        "remove-alert-target", f"DELETE {_TARGET}", "Remove", _OF_ALERTS, "", _effect_of_removal,
+        "alerts remove -- {target}", back="alerts",
     ),
     PageAction(
-        "test-alert-target", "POST", f"{_TARGET}:test", "Send a test alert to {target}", "Test",
-        "A server sends a test alert to {target} within 15 seconds.", _back,
-        command="alerts test -- {target}",
+        "test-alert-target", f"POST {_TARGET}:test", "Test", _OF_ALERTS,
+        "The target {target} is tested: a server sends a test alert within 15 seconds.",
+        command="alerts test -- {target}", back="alerts",
     ),
     PageAction(
-        "silence-alert", "PUT", _SILENCE, lambda f: f"Silence {_alert(f)}", "Silence",
-        "The silence has begun.", _back,
+        "silence-alert", f"PUT {_SILENCE}", "Silence", _alert,
         command=lambda f: [
             "alerts", "silence", f"--for={one(f, 'seconds', '3600')}", "--by=WHO",
             f"--why={one(f, 'why', 'WHY')}", *_words_of_alert(f),
         ],
+        back="alerts",
         inputs=(
             Input("seconds", "For", "choice", "3600", choices=_SPANS),
             Input("why", "Why", required=True),
         ),
-        address=_SUBJECT,
+        address=("subject",), recorded="alerts ({kind}) of {queue}",
     ),
     PageAction(
-        "end-silence", "DELETE", _SILENCE, lambda f: f"End the silence of {_alert(f)}",
-        "End the silence", "The silence has ended.", _back,
-        command=lambda f: ["alerts", "unsilence", *_words_of_alert(f)], address=_SUBJECT,
+        "end-silence", f"DELETE {_SILENCE}", "End", lambda f: f"the silence of {_alert(f)}",
+        command=lambda f: ["alerts", "unsilence", *_words_of_alert(f)], back="alerts",
+        address=("subject",), recorded="a silence of alerts ({kind}) of {queue}",
     ),
 )  # fmt: skip

@@ -13,7 +13,6 @@ from rsmq.web.fields import Refused
 from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
 from rsmq.web.pages.crash_evidence import UNKNOWN_ENDS, read_crash_loop
 from rsmq.web.pages.formats import plural, show_name
-from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 from rsmq.web.routes.dead_letters import DeadLetterQueuesJson
 from rsmq.web.routes.explanations import GroupJson, GroupsJson, QueueWhyJson
@@ -142,38 +141,28 @@ def _begun(fields: Fields, answer: Mapping[str, Any]) -> Done:
     return Done(f"The {answer['kind']} of {_name(fields)} was started: it is listed below.", undo)
 
 
-def _back(links: Links, _: Fields) -> str:
-    return links.url("activity")
-
-
-def _to_dead_letters(links: Links, fields: Fields) -> str:
-    return links.dead_letters(one(fields, "queue"))
-
-
 def _command(fields: Fields) -> list[str]:
     target = one(fields, "destination")
     return ["redrive", *([f"--to={target}"] if target else []), "--", one(fields, "queue")]
 
 
-_CAUSE, _BEFORE = frozenset({"filter"}), frozenset({"before_ms"})
+_PAGE = "dead-letters/{queue}"
 
 ACTIONS = (
     PageAction(
-        "redrive", "POST", "/queues/{queue}:redrive",
-        "Redrive all dead letters of {queue}", "Redrive", _begun, _back,
-        _effect_of_redrive, _command, inputs=(_RATE, _DESTINATION), form=_BEFORE,
-        cancel=_to_dead_letters,
+        "redrive", "POST /queues/{queue}:redrive", "Redrive", "all dead letters of {queue}",
+        _begun, _effect_of_redrive, _command, inputs=(_RATE, _DESTINATION), form=("before_ms",),
+        recorded="dead letters of {queue}", back="activity", cancel=_PAGE,
     ),
     PageAction(
-        "redrive-group", "POST", "/queues/{queue}:redrive",
-        "Redrive dead letters of {queue}", "Redrive", _begun, _back,
-        _effect_on_group, inputs=(_RATE, _DESTINATION), address=_CAUSE, form=_BEFORE,
-        cancel=_to_dead_letters,
+        "redrive-group", "POST /queues/{queue}:redrive", "Redrive", "dead letters of {queue}",
+        _begun, _effect_on_group, why_not="rsmq redrive takes ids, or all dead letters",
+        inputs=(_RATE, _DESTINATION), address=("filter",), form=("before_ms",), back="activity",
+        cancel=_PAGE,
     ),
     PageAction(
-        "delete-group", "POST", "/queues/{queue}/messages:delete",
-        "Delete dead letters of {queue}", "Delete", _begun, _back,
-        _effect_of_deletion, address=_CAUSE, form=_BEFORE | {"undo"},
-        cancel=_to_dead_letters,
+        "delete-group", "POST /queues/{queue}/messages:delete", "Delete", "dead letters of {queue}",
+        _begun, _effect_of_deletion, why_not="rsmq delete takes ids", address=("filter",),
+        form=("before_ms", "undo"), back="activity", cancel=_PAGE,
     ),
 )  # fmt: skip

@@ -54,10 +54,9 @@ def _done(_: Fields, answer: Mapping[str, Any]) -> Done:
     return Done(f"{text} Now there are {plural(len(answer['left']), 'finding')}.")
 
 
-def _title(fields: Fields) -> str:
+def _what(fields: Fields) -> str:
     where = f" of {show_name(one(fields, 'queue'))}" if one(fields, "queue") else ""
-    ways = ", ".join(fields.get("also", ()))
-    return f"Repair {show_name(ways)}{where}" if ways else f"Do all safe repairs{where}"
+    return f"{show_name(', '.join(fields.get('also', ())) or 'all safe findings')}{where}"
 
 
 def _command(fields: Fields) -> list[str]:
@@ -72,7 +71,7 @@ def _back(links: Links, fields: Fields) -> str:
 
 ACTIONS = (
     PageAction(
-        "repair", "POST", "/doctor:repair", _title, "Repair", _done, _back, _effect, _command,
-        fixed={"dry_run": False}, address=frozenset({"queue", "fix", "also"}),
+        "repair", "POST /doctor:repair", "Repair", _what, _done, _effect, _command, back=_back,
+        fixed={"dry_run": False}, address=("queue", "fix", "also"), recorded="{queue}",
     ),
 )  # fmt: skip

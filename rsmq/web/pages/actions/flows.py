@@ -10,7 +10,6 @@ from typing import Any
 from rsmq.web.fields import Refused
 from rsmq.web.pages.actions.form import Done, Effect, Fields, PageAction, one
 from rsmq.web.pages.formats import plural
-from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 from rsmq.web.routes.flows import FlowWithNodesJson
 
@@ -38,13 +37,9 @@ def _done(fields: Fields, answer: Mapping[str, Any]) -> Done:  # noqa: ARG001 - 
     return Done("The flow is cancelled; calls that run may take a few seconds to end.")
 
 
-def _back(links: Links, fields: Fields) -> str:
-    return links.url(f"flows/{_flow(fields)}")
-
-
 ACTIONS = (
     PageAction(
-        "cancel-flow", "POST", "/flows/{flow}:cancel", "Cancel flow {flow}", "Cancel the flow",
-        _done, _back, _effect, "flow {flow} --cancel",
+        "cancel-flow", "POST /flows/{flow}:cancel", "Cancel", "flow {flow}", _done,
+        _effect, "flow {flow} --cancel", back="flows/{flow}",
     ),
 )  # fmt: skip

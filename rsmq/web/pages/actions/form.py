@@ -9,11 +9,14 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from rsmq.vocabulary.calls import CALLS
 from rsmq.web.fields import Refused
 from rsmq.web.pages.formats import show_name
-from rsmq.web.pages.links import Links
+from rsmq.web.pages.links import Links, part_of
 from rsmq.web.pages.table import PageCall
+from rsmq.web.routes import TABLE
 from rsmq.web.routes.workers import HeldJson
+from rsmq.web.table import Route, Scope
 
 #: The fields of a form: the names in the path of the entry, and those of its query and body. A list
 #: has several values, others have one.
@@ -27,6 +30,9 @@ def one(fields: Fields, name: str, default: str = "") -> str:
 
 #: A field in a template.
 _FIELD = re.compile(r"\{(\w+)\}")
+_ROUTES = {f"{each.method} {each.path}": each for each in TABLE}
+#: The commands of the program that are the call of a route.
+_COMMANDS = {each.route: each.command for each in reversed(CALLS) if each.command}
 
 
 def _fill(template: str, fields: Fields) -> str:
@@ -125,90 +131,173 @@ class FollowUp:
 
 #: The field with the name that a person has typed.
 TYPED = "typed-name"
-#: The ends of entries that remove messages.
-_REMOVING = (":purge", ":delete", ":sweep-expired")
+#: Of verbs that are not regular: behind the name of a person, as in the audit stream, and behind
+#: "was", as in the text after the action.
+_PASTS = {
+    "Cancel": ("cancelled", "cancelled"), "Edit and resend": ("resent", "resent"),
+    "Forget": ("forgot", "forgotten"), "Hide": ("hid", "hidden"),
+    "Redrive": ("redrove", "redriven"), "Run": ("ran", "run"), "Send": ("sent", "sent"),
+    "Set": ("set", "set"), "Show": ("looked at", "shown"), "Stop": ("stopped", "stopped"),
+    "Sweep": ("swept", "swept"), "Undo": ("undid", "undone"),
+}  # fmt: skip
+#: The ends of entries that remove something, or end it for good.
+_REMOVING = (":purge", ":delete", ":sweep-expired", ":cancel")
+
+
+def positional(*words: str) -> list[str]:
+    """Return arguments of a command, also those that look like options."""
+    return ["--", *words] if any(each.startswith("-") for each in words) else [*words]
 
 
 @dataclass(frozen=True, slots=True)
 class PageAction:
     """
-    An entry of the table of actions.
+    An entry of the table of actions: all faces of an action follow from it.
+
+    These are its button with the rights that it needs, the page of confirmation, the call of the
+    API, the same in a shell, the text afterwards, and the words of the audit stream.
 
     It has no fields but those that it declares: the names in its path, its inputs, and the three
     sets below. A request with another field is refused.
 
     Attributes:
         name: in the address.
-        method: that of the entry of the API.
-        path: that of the entry of the API, as in the table of operations.
-        title: of the page of confirmation: a template, or what returns it.
-        button: a verb.
+        route: the method and the path of the entry of the API, as in the table of operations.
+        verb: the begin of its title and of its button; all its texts have this verb.
+        what: the object of the verb: a template, or what returns it.
+        done: the text afterwards: a template, or a function of the content of the answer; by
+            default that it was done to ``what``.
         effect: returns what it will do; None if the button says all, and there is no page.
-        done: what is said afterwards: a template, or a function of the content of the answer.
-        back: returns the address of the page that follows; that of its queue by default.
-        command: the same command of the program, a template, or what returns its words; None if
-            there is none.
+        command: the same command of the program, a template, or what returns its words; by default
+            the command of the table of calls, with the names in the path and the ids.
+        why_not: why the program has no such command.
+        back: the path of the page that follows, a template, or what returns its address.
         inputs: the fields of the page of confirmation.
         fixed: fields of the entry that the action sets.
         then: returns what is called after it.
-        cancel: returns the address of the page where it began, if ``back`` is another one.
+        cancel: the path of the page where it began, if ``back`` is another one.
         address: further fields, which an address may have too.
         form: further fields, which only its form has: those that its effect shows or hides there.
         preview: the same, of a preview that its effect stores. A form with none of them asks for
             the preview, which an address does not get: a GET stores nothing.
+        button: the words of its button, which its title has too; those of the verb by default.
+        recorded: the object of the verb in the audit stream, if it is not the template ``what``.
     """
 
     name: str
-    method: str
-    path: str
-    title: str | Callable[[Fields], str]
-    button: str
-    done: str | Callable[[Fields, Any], Done]
-    back: Callable[[Links, Fields], str] | None = None
+    route: str
+    verb: str
+    what: str | Callable[[Fields], str]
+    done: str | Callable[[Fields, Any], Done] = ""
     effect: Callable[[PageCall, Fields], Coroutine[Any, Any, Effect]] | None = None
-    command: str | Callable[[Fields], list[str]] | None = None
+    command: str | Callable[[Fields], list[str]] = ""
+    why_not: str = ""
+    back: str | Callable[[Links, Fields], str] = "queues/{queue}"
     inputs: tuple[Input, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     then: Callable[[Fields], FollowUp | None] | None = None
-    cancel: Callable[[Links, Fields], str] | None = None
-    address: frozenset[str] = frozenset()
-    form: frozenset[str] = frozenset()
-    preview: frozenset[str] = frozenset()
+    cancel: str = ""
+    address: tuple[str, ...] = ()
+    form: tuple[str, ...] = ()
+    preview: tuple[str, ...] = ()
+    button: str = ""
+    recorded: str = ""
+
+    @property
+    def label(self) -> str:
+        """The words of its button."""
+        return self.button or self.verb
+
+    @property
+    def pasts(self) -> tuple[str, str]:
+        """The past of its verb, and the participle."""
+        regular = f"{self.verb.lower().removesuffix('e')}ed"
+        return _PASTS.get(self.verb, (regular, regular))
+
+    @property
+    def entry(self) -> Route:
+        """The entry of the API."""
+        return _ROUTES[self.route]
+
+    @property
+    def scopes(self) -> set[Scope]:
+        """The rights that it needs; of messages without their receipts that to manage, too."""
+        scope = self.entry.scope
+        also = {Scope.MANAGE} if scope is Scope.RECEIVE else set()
+        return also if scope is None else {scope, *also}
 
     @property
     def path_names(self) -> list[str]:
         """The names in the path of the entry."""
-        return _FIELD.findall(self.path)
+        return _FIELD.findall(self.route)
 
     @property
     def destroys(self) -> bool:
-        """Whether it removes something, so that its button is red."""
-        return self.method == "DELETE" or self.path.endswith(_REMOVING)
+        """Whether it removes something, or ends it for good, so that its button is red."""
+        return self.route.startswith("DELETE") or self.route.endswith(_REMOVING)
+
+    @property
+    def style(self) -> str:
+        """The style of its button."""
+        return "danger" if self.destroys else "main" if self.verb == "Redrive" else ""
+
+    @property
+    def is_at_once(self) -> bool:
+        """Whether its button sends its form, and does not lead to the page of confirmation."""
+        return self.verb == "Undo" or bool(self.preview or not (self.effect or self.inputs))
+
+    @property
+    def phrase(self) -> str:
+        """The text of the audit stream; empty of a send, and if another action has it."""
+        if self.entry.scope is Scope.SEND:
+            return ""
+        what = self.recorded or (self.what if isinstance(self.what, str) else "")
+        names = set(self.path_names) - {"queue"}
+        target = _FIELD.sub(lambda found: "{target}" if found[1] in names else found[0], what)
+        return what and f"{self.pasts[0]} {target}"
 
     def path_of(self, quote: Callable[[str], str]) -> str:
         """Return the path of the entry with values; ``quote`` returns that of a name."""
-        return _FIELD.sub(lambda match: quote(match[1]), self.path)
+        return _FIELD.sub(lambda match: quote(match[1]), self.entry.path)
+
+    def what_of(self, fields: Fields) -> str:
+        """Return the object of the verb."""
+        return fill(self.what, fields) if isinstance(self.what, str) else self.what(fields)
 
     def title_of(self, fields: Fields) -> str:
         """Return the title of the page of confirmation."""
-        return fill(self.title, fields) if isinstance(self.title, str) else self.title(fields)
+        return f"{self.verb} {self.what_of(fields)}"
 
     def done_of(self, fields: Fields, answer: Any) -> Done:
         """Return what is said after the action."""
-        if isinstance(self.done, str):
-            undo = ((answer or {}).get("undo") or {}).get("id")
-            return Done(fill(self.done, fields), undo)
-        return self.done(fields, answer)
+        if not isinstance(self.done, str):
+            return self.done(fields, answer)
+        undo = ((answer or {}).get("undo") or {}).get("id")
+        return Done(fill(self.done, fields) or self._was_done(fields), undo)
 
-    def back_of(self, links: Links, fields: Fields) -> str:
-        """Return the address of the page that follows."""
-        return self.back(links, fields) if self.back else links.queue(one(fields, "queue"))
+    def _was_done(self, fields: Fields) -> str:
+        what = self.what_of(fields)
+        if not str(self.what).startswith("{"):  # a name keeps its first letter
+            what = what[:1].upper() + what[1:]
+        return f"{what} was {self.pasts[1]}."
+
+    def back_of(self, links: Links, fields: Fields, *, is_cancelled: bool = False) -> str:
+        """Return the address of the page that follows, or of the one where the action began."""
+        back = self.cancel if is_cancelled and self.cancel else self.back
+        if not isinstance(back, str):
+            return back(links, fields)
+        return links.url(_FIELD.sub(lambda found: part_of(one(fields, found[1])), back))
 
     def command_of(self, fields: Fields) -> list[str]:
         """Return the words of the same command of the program; none if there is none."""
-        if self.command is None or callable(self.command):
-            return self.command(fields) if self.command else []
-        return [_fill(word, fields) for word in self.command.split()]
+        if self.why_not:
+            return []
+        if callable(self.command):
+            return self.command(fields)
+        if self.command:
+            return [_fill(word, fields) for word in self.command.split()]
+        names = [one(fields, name) for name in self.path_names]
+        return [*_COMMANDS[self.route].split(), *positional(*names, *fields.get("ids", ()))]
 
     def check_fields(self, fields: Fields, *, is_form: bool) -> None:
         """

@@ -23,10 +23,9 @@ from rsmq.web.pages.table import PageCall
 _PREVIEW = "/queues/{queue}/messages:preview"
 #: The fields that the page sends of a preview.
 _SELECTION, _BEFORE = "selection", "before_ms"
-_PREVIEW_FIELDS = frozenset({_SELECTION, _BEFORE})
 #: The state and the filter, under names that the entry does not have: an address must not narrow
 #: what the preview has found.
-_WHICH = frozenset({"in", "match"})
+_WHICH = ("in", "match")
 
 
 def _queue(fields: Fields) -> str:
@@ -39,6 +38,10 @@ def _which(fields: Fields) -> str:
     parts = [f"are {state.replace('_', ' ')}"] if state else []
     parts += [f"fit {show_name(text)}"] if text else []
     return f" that {' and '.join(parts)}" if parts else ""
+
+
+def _named(fields: Fields) -> str:
+    return f"messages of {show_name(_queue(fields))}{_which(fields)}"
 
 
 def _to_list(links: Links, fields: Fields) -> str:
@@ -93,6 +96,10 @@ async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
     return await _effect(call, fields, "Makes visible now", warning)
 
 
+async def _effect_of_run(call: PageCall, fields: Fields) -> Effect:
+    return await _effect(call, fields, "Releases, to run now,")
+
+
 async def _effect_of_move(call: PageCall, fields: Fields) -> Effect:
     target = await input_of_target(call, _queue(fields))
     return await _effect(call, fields, "Moves", inputs=(target,))
@@ -121,14 +128,20 @@ def _action(
 ) -> PageAction:
     name = verb.lower()
     return PageAction(
-        f"{name}-matching", "POST", f"/queues/{{queue}}/messages:{name}",
-        lambda f: verb + f" messages of {show_name(_queue(f))}{_which(f)}", verb, done, _to_list,
-        effect, address=_WHICH, form=frozenset(form), preview=_PREVIEW_FIELDS,
+        f"{name}-matching", f"POST /queues/{{queue}}/messages:{name}", verb, _named, done, effect,
+        why_not="its commands change messages by their ids", back=_to_list, address=_WHICH,
+        form=form, preview=(_SELECTION, _BEFORE),
     )  # fmt: skip
 
 
+_RELEASE = _action("Release", _changed("released"), _effect_of_release)
+
 ACTIONS = (
     _action("Delete", _changed("deleted"), _effect_of_deletion, "undo"),
-    _action("Release", _changed("released"), _effect_of_release),
+    _RELEASE,
+    replace(
+        _RELEASE, name="run-matching", verb="Run", what=lambda f: f"{_named(f)} now",
+        done=_changed("released to run now"), effect=_effect_of_run, button="Run now",
+    ),
     _action("Move", _changed("moved"), _effect_of_move, "destination"),
-)
+)  # fmt: skip

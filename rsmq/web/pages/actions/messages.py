@@ -13,7 +13,17 @@ from typing import Any
 
 from rsmq.vocabulary.sends import SEND
 from rsmq.web.fields import Refused
-from rsmq.web.pages.actions.form import Done, Effect, Fields, FollowUp, Input, PageAction, one
+from rsmq.web.pages.actions.form import (
+    Done,
+    Effect,
+    Fields,
+    FollowUp,
+    Input,
+    PageAction,
+    one,
+    options_of,
+    positional,
+)
 from rsmq.web.pages.actions.queues import undo_of
 from rsmq.web.pages.actions.sends import inputs_of, options_of_call
 from rsmq.web.pages.crash_evidence import UNKNOWN_ENDS
@@ -56,6 +66,11 @@ def _named(fields: Fields) -> str:
     return f"the message {show_name(ids[0])}" if len(ids) == 1 else _counted(fields)
 
 
+def _named_now(fields: Fields) -> str:
+    node = one(fields, "node")
+    return f"{f'node {show_name(node)}' if node else _named(fields)} now"
+
+
 def _of(fields: Fields) -> str:
     return f"{_named(fields)} of {show_name(_queue(fields))}"
 
@@ -75,15 +90,6 @@ def _origin(links: Links, fields: Fields) -> str | None:
     """Return the page of a worker or a flow from which its message is changed; None without one."""
     worker, flow = one(fields, "worker"), one(fields, "flow")
     return links.worker(worker) if worker else links.flow(flow) if flow else None
-
-
-def _chosen(fields: Fields, *words: str) -> list[str]:
-    return [*words, *positional(_queue(fields), *_ids(fields))]
-
-
-def positional(*words: str) -> list[str]:
-    """Return arguments of a command, also those that look like options."""
-    return ["--", *words] if any(each.startswith("-") for each in words) else [*words]
 
 
 def _check_chosen(fields: Fields) -> None:
@@ -132,11 +138,17 @@ async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
     return await _as_shown(call, fields, replace(effect, hidden=hidden))
 
 
-async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
+async def _effect_of_release(
+    call: PageCall, fields: Fields, deed: str = "Makes {} visible now"
+) -> Effect:
     _check_chosen(fields)
     place = "each in its" if len(_ids(fields)) > 1 else "in its"
-    text = f"Makes {_of(fields)} visible now, {place} old place."
+    text = f"{deed.format(_of(fields))}, {place} old place."
     return await _as_shown(call, fields, _effect(fields, text, *await _held(call, fields)))
+
+
+async def _effect_of_run(call: PageCall, fields: Fields) -> Effect:
+    return await _effect_of_release(call, fields, "Releases {} to run now")
 
 
 async def _effect_of_hiding(call: PageCall, fields: Fields) -> Effect:
@@ -207,18 +219,27 @@ async def input_of_target(call: PageCall, queue: str) -> Input:
     return replace(found, value=target) if target and target in (offered or {target}) else found
 
 
-async def _effect_of_send(call: PageCall, fields: Fields) -> Effect:
-    source, id = one(fields, "from"), one(fields, "id")
+async def _input_of_target(call: PageCall, fields: Fields) -> Input:
     queues = await input_of_queue(call, "queue", "To the queue")
     if queues.choices and one(fields, "queue") not in dict(queues.choices):
         queues = replace(queues, choices=(("", "Choose a queue"), *queues.choices))
-    if not id:
-        return Effect("", inputs=(queues, Input("body", "Body", "area")))
+    return queues
+
+
+async def _effect_of_send(call: PageCall, fields: Fields) -> Effect:
+    target = await _input_of_target(call, fields)
+    return Effect("", inputs=(target, Input("body", "Body", "area")))
+
+
+async def _effect_of_resend(call: PageCall, fields: Fields) -> Effect:
+    source, id = one(fields, "from"), one(fields, "id")
     text = (
         f"Sends the body of {show_name(id)} as a new message, with a receive count of 0. The old "
         "one stays, unless you let it be deleted."
     )
-    inputs = [queues, *await _inputs_of_message(call, fields, source, id)]
+    inputs = [
+        await _input_of_target(call, fields), *await _inputs_of_message(call, fields, source, id)
+    ]  # fmt: skip
     if call.may(Scope.RECEIVE, source) and call.may(Scope.MANAGE, source):
         choices = (("", "It stays"), (_DELETE_OLD, "It is deleted when the new one was sent"))
         inputs.append(Input("old", "The old message", "choice", choices=choices))
@@ -282,7 +303,8 @@ def _send_command(fields: Fields) -> list[str]:
 
 
 def _sent(fields: Fields, content: Any) -> Done:
-    return Done(f"Sent to {show_name(_queue(fields))} as {show_name(content['id'])}.")
+    sent = "Resent" if one(fields, "id") else "Sent"
+    return Done(f"{sent} to {show_name(_queue(fields))} as {show_name(content['id'])}.")
 
 
 def _changed(verb: str, key: str = "ids") -> Any:
@@ -304,52 +326,59 @@ def _changed(verb: str, key: str = "ids") -> Any:
 _VT = Input("vt", "Seconds", "number", "600", "From now on; 0 makes them visible.", required=True)
 _SEND_INPUTS = inputs_of(SEND, "group", "delay")
 _GROUP = _SEND_INPUTS[0]
+_MESSAGES = "/queues/{queue}/messages"
+_BODY = ("body", "body_base64")
 
-#: The address of an action on messages: they, and the worker or flow whose page offers it.
-_IDS = frozenset({"ids", "shown", "worker", "flow"})
+#: The address of an action on messages: they, and the worker or flow whose page offers it, with the
+#: number of the node.
+_IDS = ("ids", "shown", "worker", "flow", "node")
 
 ACTIONS = (
     PageAction(
-        "delete-messages", "POST", "/queues/{queue}/messages:delete",
-        lambda f: f"Delete {_named(f)}", "Delete", _changed("deleted"), _to_list,
-        _effect_of_deletion, lambda f: _chosen(f, "delete"), address=_IDS, form=frozenset({"undo"}),
+        "delete-messages", f"POST {_MESSAGES}:delete", "Delete", _named, _changed("deleted"),
+        _effect_of_deletion, back=_to_list, address=_IDS, form=("undo",),
+        recorded="messages of {queue}",
     ),
     PageAction(
-        "release-messages", "POST", "/queues/{queue}/messages:release",
-        lambda f: f"Run {_named(f)} now" if one(f, "flow") else f"Release {_named(f)}",
-        "Release", _changed("released"), _to_message,
-        _effect_of_release, lambda f: _chosen(f, "release"), address=_IDS,
+        "release-messages", f"POST {_MESSAGES}:release", "Release", _named, _changed("released"),
+        _effect_of_release, back=_to_message, address=_IDS, recorded="messages of {queue}",
     ),
     PageAction(
-        "hide-messages", "POST", "/queues/{queue}/messages:visibility",
-        lambda f: f"Hide {_named(f)}", "Hide", _changed("hidden"), _to_message, _effect_of_hiding,
-        lambda f: _chosen(f, "visibility", f"--vt={one(f, 'vt') or _VT.value}"), (_VT,),
-        address=_IDS,
+        "run-messages", f"POST {_MESSAGES}:release", "Run", _named_now,
+        _changed("released to run now"), _effect_of_run, back=_to_message, address=_IDS,
+        button="Run now",
     ),
     PageAction(
-        "move-messages", "POST", "/queues/{queue}/messages:move",
-        lambda f: f"Move {_named(f)}", "Move", _changed("moved"), _to_list, _effect_of_move,
-        lambda f: _chosen(f, "move", f"--to={one(f, 'destination') or 'QUEUE'}"), address=_IDS,
-        form=frozenset({"destination"}),
+        "hide-messages", f"POST {_MESSAGES}:visibility", "Hide", _named, _changed("hidden"),
+        _effect_of_hiding,
+        lambda f: ["visibility", *options_of(f, "vt"), *positional(_queue(f), *_ids(f))],
+        back=_to_message, inputs=(_VT,), address=_IDS, recorded="messages of {queue}",
     ),
     PageAction(
-        "redrive-messages", "POST", "/queues/{queue}:redrive",
-        lambda f: f"Redrive {_named(f)}", "Redrive", _changed("redriven", "messages"), _to_list,
-        _effect_of_redrive, lambda f: _chosen(f, "redrive"), address=_IDS,
+        "move-messages", f"POST {_MESSAGES}:move", "Move", _named, _changed("moved"),
+        _effect_of_move,
+        lambda f: ["move", f"--to={one(f, 'destination') or 'QUEUE'}",
+                   *positional(_queue(f), *_ids(f))],
+        back=_to_list, address=_IDS, form=("destination",),
+        recorded="messages of {queue} to {destination}",
     ),
     PageAction(
-        "send-message", "POST", "/queues/{queue}/messages",
-        lambda f: "Send it again" if one(f, "id") else "Send a message", "Send", _sent, _to_list,
-        _effect_of_send, _send_command, _SEND_INPUTS, then=_delete_old,
-        address=frozenset({"from", "id"}),
-        form=frozenset({"body", "body_base64", "old"}),
+        "redrive-messages", "POST /queues/{queue}:redrive", "Redrive", _named,
+        _changed("redriven", "messages"), _effect_of_redrive, back=_to_list, address=_IDS,
     ),
     PageAction(
-        "cancel-job", "POST", "/queues/{queue}/jobs/{id}:cancel",
-        "Cancel the job {id}", "Cancel it",
+        "send-message", f"POST {_MESSAGES}", "Send", "a message", _sent, _effect_of_send,
+        _send_command, back=_to_list, inputs=_SEND_INPUTS, form=_BODY,
+    ),
+    PageAction(
+        "resend-message", f"POST {_MESSAGES}", "Edit and resend", "the message {id}", _sent,
+        _effect_of_resend, _send_command, back=_to_list, inputs=_SEND_INPUTS, then=_delete_old,
+        address=("from", "id"), form=(*_BODY, "old"),
+    ),
+    PageAction(
+        "cancel-job", "POST /queues/{queue}/jobs/{id}:cancel", "Cancel", "the job {id}",
         lambda f, content: Done(f"The job {show_name(one(f, 'id'))}: {content['result']}."),
-        lambda links, f: links.message(_queue(f), one(f, "id")),
-        _effect_of_cancelling,
-        lambda f: ["cancel", *positional(_queue(f), one(f, "id"))],
+        _effect_of_cancelling, lambda f: ["cancel", *positional(_queue(f), one(f, "id"))],
+        back="queues/{queue}/messages/{id}", recorded="job {id} of {queue}",
     ),
 )  # fmt: skip

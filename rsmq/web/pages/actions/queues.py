@@ -10,8 +10,8 @@ from typing import Any
 
 from rsmq.vocabulary.queues import CREATE, LIMIT, SET
 from rsmq.web.pages.actions.attributes import attribute_inputs, effect_of_change
-from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
-from rsmq.web.pages.formats import plural, show_name, were_made_visible
+from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one, options_of
+from rsmq.web.pages.formats import plural, show_name, were_released
 from rsmq.web.pages.table import PageCall
 from rsmq.web.routes.forms import QueueJson
 from rsmq.web.routes.queues import CountsJson
@@ -22,7 +22,7 @@ _MANY = 100
 #: The longest queue of which messages in flight are counted.
 _MAX_COUNTED = 10_000
 #: Messages that a sweep moves.
-_SWEPT = "1000"
+_SWEPT = 1000
 
 
 def _queue(fields: Fields) -> str:
@@ -35,15 +35,6 @@ def _name(fields: Fields) -> str:
 
 async def _read(call: PageCall, fields: Fields) -> QueueJson:
     return await call.read(QueueJson, {"queue": _queue(fields)})
-
-
-def _options(fields: Fields, *names: str) -> list[str]:
-    """Return the options of a command that have a value."""
-    words = []
-    for name in names:
-        if one(fields, name):
-            words += [f"--{name.replace('_', '-')}", one(fields, name)]
-    return words
 
 
 async def undo_of(call: PageCall) -> tuple[dict[str, str], tuple[str, ...], str]:
@@ -182,89 +173,89 @@ async def _effect_of_limits(call: PageCall, fields: Fields) -> Effect:
     )
 
 
-_UNDO = frozenset({"undo"})
+def _swept(what: str) -> Callable[[Fields, Any], Done]:
+    return lambda f, a: Done(f"{plural(len(a['ids']), what)} of {_name(f)} swept.")
+
+
 _OF_QUEUE = "/queues/{queue}"
 
 ACTIONS = (
     PageAction(
-        "create-queue", "PUT", _OF_QUEUE, "Create a queue", "Create", "{queue} was created.",
-        lambda links, f: links.queue(_queue(f)) if _queue(f) else links.url("queues"),
+        "create-queue", f"PUT {_OF_QUEUE}", "Create", "a queue", "The queue {queue} was created.",
         _says("An ordinary queue, for consumers in any language."),
-        lambda f: ["create", _queue(f) or "NAME", *_options(f, *CREATE.options)],
+        lambda f: ["create", _queue(f) or "NAME", *options_of(f, *CREATE.options)],
+        back=lambda links, f: links.queue(_queue(f)) if _queue(f) else links.url("queues"),
         inputs=(
             Input("queue", "Name", hint="1 to 160 characters of A-Z a-z 0-9 _ -", required=True),
             *attribute_inputs(CREATE),
         ),
+        recorded="the queue {queue}",
     ),
     PageAction(
-        "change-queue", "PATCH", _OF_QUEUE, "Attributes of {queue}", "Change",
-        "The attributes of {queue} were changed.", None, effect_of_change,
-        lambda f: ["attributes", _queue(f), *_options(f, *SET.options)],
-        address=frozenset(SET.options),
+        "change-queue", f"PATCH {_OF_QUEUE}", "Change", "attributes of {queue}",
+        "The attributes of {queue} were changed.", effect_of_change,
+        lambda f: ["attributes", _queue(f), *options_of(f, *SET.options)], address=(*SET.options,),
     ),
     PageAction(
-        "set-policy", "PUT", f"{_OF_QUEUE}/dead-letter-policy", "Dead-letter policy of {queue}",
-        "Set the policy", "The dead-letter policy of {queue} was set.", None, _effect_of_policy,
+        "set-policy", f"PUT {_OF_QUEUE}/dead-letter-policy", "Set",
+        "the dead-letter policy of {queue}", "", _effect_of_policy,
         lambda f: ["dead-letter", _queue(f), one(f, "dead_letter_queue") or "DEAD_LETTER_QUEUE",
-                   *_options(f, "max_receives")],
+                   *options_of(f, "max_receives")],
         inputs=(
             Input("dead_letter_queue", "Dead-letter queue", hint="It must exist.", required=True),
             Input("max_receives", "Receives", "number", "3", "How often a message may be received.",
                   required=True),
         ),
+        button="Set the policy",
     ),
     PageAction(
-        "remove-policy", "DELETE", f"{_OF_QUEUE}/dead-letter-policy",
-        "Remove the dead-letter policy of {queue}", "Remove the policy",
-        "The dead-letter policy of {queue} was removed.", None, _effect_of_no_policy,
-        "dead-letter {queue} --remove",
+        "remove-policy", f"DELETE {_OF_QUEUE}/dead-letter-policy", "Remove",
+        "the dead-letter policy of {queue}", "", _effect_of_no_policy,
+        "dead-letter {queue} --remove", button="Remove the policy",
     ),
     PageAction(
-        "set-limits", "PUT", f"{_OF_QUEUE}/limits", "Limits of {queue}", "Set the limits",
-        "The limits of {queue} were set.", None, _effect_of_limits,
-        lambda f: ["limit", _queue(f), *_options(f, *LIMIT.options)],
-        address=frozenset(LIMIT.options),
+        "set-limits", f"PUT {_OF_QUEUE}/limits", "Set", "the limits of {queue}",
+        "The limits of {queue} were set.", _effect_of_limits,
+        lambda f: ["limit", _queue(f), *options_of(f, *LIMIT.options)],
+        address=(*LIMIT.options,), button="Set the limits",
     ),
     PageAction(
-        "remove-limits", "DELETE", f"{_OF_QUEUE}/limits", "Remove the limits of {queue}",
-        "Remove the limits", "The limits of {queue} were removed.",
-        command="limit {queue} --remove",
+        "remove-limits", f"DELETE {_OF_QUEUE}/limits", "Remove", "the limits of {queue}",
+        "The limits of {queue} were removed.", command="limit {queue} --remove",
+        button="Remove the limits",
     ),
     PageAction(
-        "pause", "POST", f"{_OF_QUEUE}:pause", "Pause {queue}", "Pause",
-        "{queue} is paused: workers receive nothing from it.", command="pause {queue}",
+        "pause", f"POST {_OF_QUEUE}:pause", "Pause", "{queue}",
+        "{queue} is paused: workers receive nothing from it.",
     ),
     PageAction(
-        "resume", "POST", f"{_OF_QUEUE}:resume", "Resume {queue}", "Resume",
-        "{queue} is active again.", None, _effect_of_resume, "resume {queue}",
+        "resume", f"POST {_OF_QUEUE}:resume", "Resume", "{queue}",
+        "{queue} is resumed: workers receive from it.", _effect_of_resume,
     ),
     PageAction(
-        "release-all", "POST", f"{_OF_QUEUE}:release-all",
-        "Release all messages in flight of {queue}", "Release",
-        lambda f, answer: Done(were_made_visible(answer["released"], _name(f))),
-        None, _effect_of_release, "release {queue} --all",
+        "release-all", f"POST {_OF_QUEUE}:release-all", "Release",
+        "all messages in flight of {queue}",
+        lambda f, answer: Done(were_released(answer["released"], _name(f))), _effect_of_release,
+        "release {queue} --all",
     ),
     PageAction(
-        "sweep", "POST", f"{_OF_QUEUE}:sweep", "Move dead letters of {queue}", "Move",
-        lambda f, answer: Done(f"{plural(len(answer['ids']), 'message')} left {_name(f)}."),
-        None, _effect_of_sweep, f"sweep {{queue}} --number {_SWEPT}", fixed={"max": int(_SWEPT)},
+        "sweep", f"POST {_OF_QUEUE}:sweep", "Sweep", "dead letters of {queue}",
+        _swept("message"), _effect_of_sweep, f"sweep {{queue}} --number {_SWEPT}",
+        fixed={"max": _SWEPT}, button="Sweep dead letters",
     ),
     PageAction(
-        "sweep-expired", "POST", f"{_OF_QUEUE}:sweep-expired", "Expired messages of {queue}",
-        "Sweep",
-        lambda f, answer: Done(
-            f"{plural(len(answer['ids']), 'expired message')} left {_name(f)}."
-        ),
-        None, _effect_of_expiry_sweep, f"sweep-expired {{queue}} --number {_SWEPT}",
-        fixed={"max": int(_SWEPT)},
+        "sweep-expired", f"POST {_OF_QUEUE}:sweep-expired", "Sweep", "expired messages of {queue}",
+        _swept("expired message"), _effect_of_expiry_sweep,
+        f"sweep-expired {{queue}} --number {_SWEPT}", fixed={"max": _SWEPT},
+        button="Sweep expired messages",
     ),
     PageAction(
-        "purge", "POST", f"{_OF_QUEUE}:purge", "Purge {queue}", "Purge", "{queue} was purged.",
-        None, _effect_of_purge, lambda f: ["purge", _queue(f), *_undo_option(f)], form=_UNDO,
+        "purge", f"POST {_OF_QUEUE}:purge", "Purge", "{queue}", "", _effect_of_purge,
+        lambda f: ["purge", _queue(f), *_undo_option(f)], form=("undo",),
     ),
     PageAction(
-        "delete-queue", "DELETE", _OF_QUEUE, "Delete the queue {queue}", "Delete the queue",
-        "The queue {queue} was deleted.", lambda links, _: links.url("queues"),
-        _effect_of_deletion, lambda f: ["delete-queue", _queue(f), *_undo_option(f)], form=_UNDO,
+        "delete-queue", f"DELETE {_OF_QUEUE}", "Delete", "the queue {queue}", "",
+        _effect_of_deletion, lambda f: ["delete-queue", _queue(f), *_undo_option(f)],
+        back="queues", form=("undo",),
     ),
 )  # fmt: skip

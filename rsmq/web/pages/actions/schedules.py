@@ -11,7 +11,7 @@ from rsmq.web.pages.formats import show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 
-_PATH = "/schedules/{schedule}"
+_PATH, _BACK = "/schedules/{schedule}", "schedules/{schedule}"
 
 
 def _schedule(fields: Fields) -> str:
@@ -22,12 +22,12 @@ def _name(fields: Fields) -> str:
     return show_name(_schedule(fields))
 
 
-def _to_list(links: Links, _: Fields) -> str:
+def _to_list(links: Links) -> str:
     return f"{links.url('delayed')}#schedules"
 
 
 def _to_schedule(links: Links, fields: Fields) -> str:
-    return links.schedule(_schedule(fields)) if _schedule(fields) else _to_list(links, fields)
+    return links.schedule(_schedule(fields)) if _schedule(fields) else _to_list(links)
 
 
 async def _effect_of_run(call: PageCall, fields: Fields) -> Effect:
@@ -54,18 +54,13 @@ def _command_of_add(fields: Fields) -> list[str]:
     return ["schedule", "add", *options, "--", *values]
 
 
-#: Whose rights are looked at first.
-_QUEUE = frozenset({"queue"})
-
 ACTIONS = (
     PageAction(
-        "add-schedule", "PUT", _PATH, "Add a schedule", "Add",
+        "add-schedule", f"PUT {_PATH}", "Add", "a schedule",
         lambda f, a: Done(
-            f"The schedule {_name(f)} was stored."
-            if a["changed"] else f"The schedule {_name(f)} was there already."
+            f"The schedule {_name(f)} was {'added' if a['changed'] else 'there already'}."
         ),
-        _to_schedule,
-        command=_command_of_add,
+        command=_command_of_add, back=_to_schedule,
         inputs=(
             Input("schedule", "Name", hint="Letters, digits, . _ and -. An existing one is "
                   "replaced.", required=True),
@@ -83,25 +78,25 @@ ACTIONS = (
             Input("body", "Body of each message", "area"),
             *inputs_of(SCHEDULE, "unique_key"),
         ),
+        recorded="the schedule {schedule}",
     ),
     PageAction(
-        "pause-schedule", "POST", f"{_PATH}:pause", "Pause the schedule {schedule}", "Pause",
-        "{schedule} is paused: its times pass without a message.", _to_schedule,
-        command="schedule pause {schedule}", address=_QUEUE,
+        "pause-schedule", f"POST {_PATH}:pause", "Pause", "the schedule {schedule}",
+        "The schedule {schedule} is paused: its times pass without a message.", back=_BACK,
+        address=("queue",),
     ),
     PageAction(
-        "resume-schedule", "POST", f"{_PATH}:resume", "Resume the schedule {schedule}", "Resume",
-        "{schedule} is active again.", _to_schedule, command="schedule resume {schedule}",
-        address=_QUEUE,
+        "resume-schedule", f"POST {_PATH}:resume", "Resume", "the schedule {schedule}", back=_BACK,
+        address=("queue",),
     ),
     PageAction(
-        "run-schedule", "POST", f"{_PATH}:run", "Run the schedule {schedule} now", "Run now",
-        lambda f, a: Done(f"{_name(f)} has sent message {a['id']}."),
-        _to_schedule, _effect_of_run, "schedule run {schedule}", address=_QUEUE,
+        "run-schedule", f"POST {_PATH}:run", "Run", "the schedule {schedule} now",
+        lambda f, a: Done(f"The schedule {_name(f)} was run: it has sent message {a['id']}."),
+        _effect_of_run, back=_BACK, address=("queue",), button="Run now",
+        recorded="the schedule {schedule}",
     ),
     PageAction(
-        "delete-schedule", "DELETE", _PATH, "Delete the schedule {schedule}",
-        "Delete the schedule", "The schedule {schedule} was deleted.", _to_list,
-        _effect_of_deletion, "schedule remove {schedule}", address=_QUEUE,
+        "delete-schedule", f"DELETE {_PATH}", "Delete", "the schedule {schedule}", "",
+        _effect_of_deletion, back=lambda links, _: _to_list(links), address=("queue",),
     ),
 )  # fmt: skip

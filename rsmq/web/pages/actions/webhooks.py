@@ -19,7 +19,6 @@ from rsmq.web.pages.actions.form import (
     options_of,
 )
 from rsmq.web.pages.formats import plural, show_name
-from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 from rsmq.web.routes.forms import QueueJson
 from rsmq.web.routes.subscribers import TargetsJson
@@ -33,10 +32,6 @@ _WHO = "{subscriber} of {queue}"
 def _target(fields: Fields) -> str:
     url = one(fields, "url")
     return show_name(f"{one(fields, 'queue')} to {url}" if url else one(fields, "queue"))
-
-
-def _back(links: Links, _: Fields) -> str:
-    return links.url("webhooks")
 
 
 async def _targets(call: PageCall, fields: Fields) -> str:
@@ -94,13 +89,10 @@ def _changed(what: str) -> Callable[[Fields, Any], Done]:
     return lambda _, answer: Done(f"{plural(answer['changed'], 'target')} {what}.")
 
 
-_TARGET = frozenset({"queue", "url"})
-
 ACTIONS = (
     PageAction(
-        "add-subscriber", "PUT", _PATH, "Add a subscriber", "Add",
-        f"{_WHO} gets the messages of its queue.", _back,
-        command=_command_of_add,
+        "add-subscriber", f"PUT {_PATH}", "Add", "a subscriber",
+        f"The subscriber {_WHO} was added.", command=_command_of_add, back="webhooks",
         inputs=(
             Input("queue", "Queue whose messages it gets", required=True),
             Input("subscriber", "Name", hint="Letters, digits, _ and -. One of this name is "
@@ -113,23 +105,25 @@ ACTIONS = (
             Input("concurrency", "Pushes at a time", "number", "8"),
             Input("max_retries", "Retries before a message is a dead letter", "number"),
         ),
+        recorded=f"the subscriber {_WHO}",
     ),
     PageAction(
-        "remove-subscriber", "DELETE", _PATH, f"Remove the subscriber {_WHO}", "Remove",
-        f"The subscriber {_WHO} was removed.", _back,
-        _effect_of_removal, form=frozenset({"drop"}), command=lambda f: [
+        "remove-subscriber", f"DELETE {_PATH}", "Remove", f"the subscriber {_WHO}", "",
+        _effect_of_removal,
+        lambda f: [
             "subscribers", "remove", *(["--drop"] if one(f, "drop") == "true" else []), "--",
             one(f, "queue"), one(f, "subscriber"),
         ],
+        back="webhooks", form=("drop",),
     ),
     PageAction(
-        "resume-webhook", "POST", "/webhooks:resume",
-        lambda f: f"Push again: {_target(f)}", "Push again", _changed("resumed"), _back,
-        command=_push("--resume"), address=_TARGET,
+        "resume-webhook", "POST /webhooks:resume", "Resume", lambda f: f"pushes of {_target(f)}",
+        _changed("resumed"), command=_push("--resume"), back="webhooks", address=("queue", "url"),
+        recorded="pushes of {queue}",
     ),
     PageAction(
-        "forget-webhook", "POST", "/webhooks:forget",
-        lambda f: f"Forget {_target(f)}", "Forget", _changed("forgotten"), _back,
-        _effect_of_forgetting, _push("--remove"), address=_TARGET,
+        "forget-webhook", "POST /webhooks:forget", "Forget", _target, _changed("forgotten"),
+        _effect_of_forgetting, _push("--remove"), back="webhooks", address=("queue", "url"),
+        recorded="push targets of {queue}",
     ),
 )  # fmt: skip

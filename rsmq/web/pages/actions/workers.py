@@ -9,9 +9,8 @@ from typing import Any
 
 from rsmq.web.fields import Refused
 from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
-from rsmq.web.pages.formats import plural, show_name, show_time, were_made_visible
+from rsmq.web.pages.formats import plural, show_name, show_time, were_released
 from rsmq.web.pages.held import hidden_of, suspect_of, visible_at
-from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 from rsmq.web.routes.workers import HeldMessagesJson, WorkersJson
 
@@ -49,13 +48,9 @@ async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
 
 
 def _released(fields: Fields, answer: Mapping[str, Any]) -> Done:
-    text = were_made_visible(answer["released"], show_name(_worker(fields)))
+    text = were_released(answer["released"], show_name(_worker(fields)))
     taken = " Other consumers may have received them since." if answer["released"] else ""
     return Done(text + taken)
-
-
-def _back(links: Links, fields: Fields) -> str:
-    return links.worker(_worker(fields))
 
 
 async def _effect_of_concurrency(call: PageCall, fields: Fields) -> Effect:
@@ -75,36 +70,38 @@ async def _effect_of_stop(call: PageCall, fields: Fields) -> Effect:  # noqa: AR
     )
 
 
+_BACK = "workers/{worker}"
+
 ACTIONS = (
     PageAction(
-        "pause-worker", "POST", "/workers/{worker}:pause", "Pause {worker}", "Pause",
-        "{worker} is paused for a day, or until it is resumed or started again.", _back,
-        command="worker {worker} pause",
+        "pause-worker", "POST /workers/{worker}:pause", "Pause", "worker {worker}",
+        "{worker} is paused for a day, or until it is resumed or started again.",
+        command="worker {worker} pause", back=_BACK,
     ),
     PageAction(
-        "resume-worker", "POST", "/workers/{worker}:resume", "Resume {worker}", "Resume",
-        "{worker} is resumed, within about a second.", _back, command="worker {worker} resume",
+        "resume-worker", "POST /workers/{worker}:resume", "Resume", "worker {worker}",
+        "{worker} is resumed, within about a second.", command="worker {worker} resume", back=_BACK,
     ),
     PageAction(
-        "worker-concurrency", "PUT", "/workers/{worker}/concurrency",
-        "Change the concurrency of {worker}", "Change it",
-        "{worker} changes its concurrency within about a second.", _back, _effect_of_concurrency,
-        lambda f: ["worker", _worker(f), "concurrency", *f.get("concurrency", ())],
-        (Input("concurrency", "Calls at once", "number"),),
+        "worker-concurrency", "PUT /workers/{worker}/concurrency", "Change",
+        "the concurrency of worker {worker}",
+        "The concurrency of {worker} is changed within about a second.", _effect_of_concurrency,
+        lambda f: ["worker", _worker(f), "concurrency", *f.get("concurrency", ())], back=_BACK,
+        inputs=(Input("concurrency", "Calls at once", "number"),), button="Change the concurrency",
     ),
     PageAction(
-        "stop-worker", "POST", "/workers/{worker}:stop", "Stop {worker}", "Stop",
-        "{worker} stops: its calls have its grace period to end.", _back, _effect_of_stop,
-        "worker {worker} stop",
+        "stop-worker", "POST /workers/{worker}:stop", "Stop", "worker {worker}",
+        "{worker} is stopped: its calls have its grace period to end.", _effect_of_stop,
+        "worker {worker} stop", back=_BACK,
     ),
     PageAction(
-        "ask-worker", "POST", "/workers/{worker}:running", "What {worker} runs", "Show it",
-        "{worker} reports what it runs each second, for a minute.", _back,
-        command="worker {worker} running",
+        "ask-worker", "POST /workers/{worker}:running", "Show", "what worker {worker} runs",
+        "What {worker} runs is shown each second, for a minute.",
+        command="worker {worker} running", back=_BACK, button="Show what it runs",
     ),
     PageAction(
-        "release-held", "POST", "/workers/{worker}:release",
-        "Release the messages of {worker}", "Release", _released,
-        _back, _effect_of_release,
+        "release-held", "POST /workers/{worker}:release", "Release",
+        "the messages of worker {worker}", _released, _effect_of_release,
+        why_not="rsmq recover receives messages that no worker extends", back=_BACK,
     ),
 )  # fmt: skip

@@ -14,7 +14,8 @@ from typing import ClassVar
 from rsmq.web.access.principals import EVERYONE
 from rsmq.web.pages.formats import plural
 from rsmq.web.pages.links import with_query
-from rsmq.web.pages.phrases import PHRASES, changes_of, words_of
+from rsmq.web.pages.phrases import PHRASES, words_of
+from rsmq.web.pages.recent_changes import changes_of
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.routes.audit import AuditJson
 from rsmq.web.routes.bulk import OperationJson, OperationsJson

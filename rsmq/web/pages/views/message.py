@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from rsmq.errors import InvalidFormat, JobNotFound
 from rsmq.explain.causes import Cause
 from rsmq.web.fields import Refused
+from rsmq.web.pages.actions.form import PageAction
 from rsmq.web.pages.body_forms import BodyForm, forms_of
 from rsmq.web.pages.crash_evidence import read_crash_loop
 from rsmq.web.pages.formats import plural
@@ -67,7 +68,7 @@ class SingleMessagePage:
     forms: list[tuple[BodyForm, str]]
     form: BodyForm | None
     shown: int
-    actions: list[tuple[str, str, str]]
+    actions: list[PageAction]
 
 
 async def _show(call: PageCall) -> SingleMessagePage:

@@ -13,6 +13,8 @@ from rsmq.errors import InvalidFormat
 from rsmq.search.json_path import JsonPath
 from rsmq.search.message_filter import parse_filter
 from rsmq.web.json_text import read_columns
+from rsmq.web.pages.actions import BY_NAME
+from rsmq.web.pages.actions.form import PageAction
 from rsmq.web.pages.body_forms import show_line, value_at
 from rsmq.web.pages.links import with_query
 from rsmq.web.pages.table import PageCall, PageEntry
@@ -77,7 +79,8 @@ class MessagesPage:
         problem: what is wrong with the filter or the columns.
         scanned: the messages that were looked at, with those of the parts before.
         is_cut: whether the search has ended before the part was full.
-        actions: on chosen messages, as ``actions_on`` returns them.
+        actions: on chosen messages.
+        on_all: the names of those on all messages of the filter or the state.
     """
 
     queue: QueueJson
@@ -93,7 +96,8 @@ class MessagesPage:
     is_cut: bool
     next: str | None
     first: str | None
-    actions: list[tuple[str, str, str]]
+    actions: list[PageAction]
+    on_all: list[str]
 
 
 async def _show(call: PageCall) -> MessagesPage:
@@ -121,6 +125,10 @@ async def _show(call: PageCall) -> MessagesPage:
         {**rest, "cursor": page["cursor"], "scanned": scanned if text else None}
     )
     is_dead = sources is not None or any(each["reason"] for each in page["messages"])
+    actions = actions_on(
+        call, names["queue"], is_dead=is_dead, is_due_later=state in {"delayed", "retrying"}
+    )
+    matching = (each.name.replace("-messages", "-matching") for each in actions)
     return MessagesPage(
         queue, _tabs(queue, counts, rest), text, state, query.get("cols", ""),
         [title for title, _ in columns], problem,
@@ -128,31 +136,24 @@ async def _show(call: PageCall) -> MessagesPage:
         is_live=page["scanned"] <= _LIVE_SCAN,
         is_cut=len(page["messages"]) < _LIMIT and page["cursor"] is not None, next=following,
         first=(with_query(rest) or "?") if "cursor" in query else None,
-        actions=actions_on(
-            call, names["queue"], is_dead=is_dead, is_due_later=state in {"delayed", "retrying"}
-        ),
+        actions=actions,
+        on_all=[each for each in matching if each in BY_NAME] if text or state else [],
     )  # fmt: skip
 
 
 def actions_on(
     call: PageCall, queue: str, *, is_dead: bool, is_due_later: bool = False
-) -> list[tuple[str, str, str]]:
+) -> list[PageAction]:
     """
-    Return the actions on messages that their ids name: name, label and style of each.
+    Return the actions on messages that their ids name.
 
     Args:
         is_due_later: whether all are delayed, or wait for a retry.
     """
     if not (call.may(Scope.RECEIVE, queue) and call.may(Scope.MANAGE, queue)):
         return []
-    redrive = [("redrive-messages", "Redrive", "main")] if is_dead else []
-    return [
-        *redrive,
-        ("release-messages", "Run now" if is_due_later else "Release", ""),
-        ("hide-messages", "Extend", ""),
-        ("move-messages", "Move", ""),
-        ("delete-messages", "Delete", "danger"),
-    ]
+    verbs = ["run" if is_due_later else "release", "hide", "move", "delete"]
+    return [BY_NAME[f"{each}-messages"] for each in (["redrive"] if is_dead else []) + verbs]
 
 
 def _read_state(text: str, cols: str) -> tuple[list[tuple[str, JsonPath]], HttpProblem | None]:

@@ -15,14 +15,8 @@ from typing import ClassVar
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.pages.charts import Chart, make_chart
 from rsmq.web.pages.formats import plural, show_duration, show_name, show_number
-from rsmq.web.pages.recent_changes import (
-    Entries,
-    read_changes,
-    read_marks,
-    say_changes,
-    say_marks,
-    say_who,
-)
+from rsmq.web.pages.phrases import read_marks
+from rsmq.web.pages.recent_changes import Entries, read_changes, say_changes, say_marks, say_who
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import (
     SPANS,

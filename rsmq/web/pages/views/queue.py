@@ -14,7 +14,8 @@ from rsmq.vocabulary.queues import QUEUE_ATTRIBUTES, SET, QueueAttribute
 from rsmq.vocabulary.sends import ValueKind
 from rsmq.web.pages.charts import Chart, Mark, short_number
 from rsmq.web.pages.formats import show_duration, show_number
-from rsmq.web.pages.recent_changes import read_changes, read_marks, say_changes, say_who
+from rsmq.web.pages.phrases import read_marks
+from rsmq.web.pages.recent_changes import read_changes, say_changes, say_who
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.dead_letter_queues import read_newest, sources_of
 from rsmq.web.pages.views.figures import (

@@ -12,7 +12,7 @@ from typing import Any
 from rsmq.explain.alerts.failures import ComparedFailures, compare_failures
 from rsmq.web.pages.charts import Mark
 from rsmq.web.pages.links import with_query
-from rsmq.web.pages.recent_changes import read_marks
+from rsmq.web.pages.phrases import read_marks
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import (
     MINUTE,
