@@ -420,8 +420,8 @@ async def test_a_filter_changes_exactly_the_messages_that_were_shown(http, queue
     asked = await _post(http, "/actions/delete-matching", **fields)
     assert asked.status == 200
     page = asked.content.decode()
-    assert "Deletes 5 messages of q that fit json.n:1: exactly these." in page
-    assert "one that is received while it runs stays" in page
+    assert "Deletes 5 messages of q that fit json.n:1: no others." in page
+    assert "Those that are received meanwhile stay. Messages in flight are left out." in page
     assert "It can be undone for ten minutes." in page
     form = _hidden(page)
     await queues.send_message("q", '{"n": 1}')
@@ -432,20 +432,41 @@ async def test_a_filter_changes_exactly_the_messages_that_were_shown(http, queue
     assert gone.status == 404
 
 
-async def test_a_selection_that_has_changed_is_shown_anew_before_it_is_used(http, queues):
-    await queues.create_queue("q")
-    await queues.create_queue("other")
-    await queues.send_messages("q", list("abc"))
+@pytest.mark.parametrize("number", [10, 400])
+async def test_messages_of_a_running_queue_are_moved_but_for_those_received(number, http, queues):
+    for name in ("q", "other"):
+        await queues.create_queue(name)
+    ids = await queues.send_messages("q", ["x"] * number)
+    held = await queues.receive_messages("q", 2, vt=600)
     _pages(http)
-    asked = await _post(http, "/actions/move-matching", **{"queue": "q", "in": "visible"})
-    form = _hidden(asked.content.decode())
+    asked = await _post(http, "/actions/move-matching", queue="q", match='body:"x"', **{"in": ""})
+    page = asked.content.decode()
+    assert f"Moves {number - 2} messages of q that fit body:&#34;x&#34;: no others." in page
+    held += await queues.receive_messages("q", 3, vt=600)  # between the page and the click
+    form = {**_hidden(page), "destination": "other", "typed-name": "q"}
+    done = await _post(http, "/actions/move-matching", **form)
+    page = await http("GET", "/queues/q/messages", headers={"cookie": _cookie_of(done)})
+    said = f"{number - 5} messages of q moved to other. 3 messages had been received since or left"
+    assert said in _shown(page)
+    keys, to = queues.namespace.queue("q"), queues.namespace.queue("other")
+    left = await queues.run(plain_command("ZRANGE", keys.zset, "0", "-1"))
+    assert {each.decode() for each in left} == {each.id for each in held}
+    moved = await queues.run(plain_command("ZRANGE", to.zset, "0", "-1"))
+    assert {each.decode() for each in moved} == set(ids) - {each.id for each in held}
+
+
+async def test_a_chosen_state_moves_messages_in_flight_that_were_not_received_again(http, queues):
+    for name in ("q", "other"):
+        await queues.create_queue(name)
+    await queues.send_messages("q", ["x"] * 3)
+    first, *_ = await queues.receive_messages("q", 3, vt=600)
+    _pages(http)
+    asked = await _post(http, "/actions/move-matching", **{"queue": "q", "in": "in_flight"})
+    await queues.release_messages("q", [first.id])
     await queues.receive_message("q", vt=600)
-    refused = await _post(http, "/actions/move-matching", **form, destination="other")
-    assert refused.status == 409
-    page = refused.content.decode()
-    assert "1 of the messages are gone or were received since; nothing was changed" in page
-    assert "Moves 2 messages of q that are visible" in page
-    await _post(http, "/actions/move-matching", **_hidden(page), destination="other")
+    form = {**_hidden(asked.content.decode()), "destination": "other"}
+    assert (await _post(http, "/actions/move-matching", **form)).status == 303
+    assert [each.id for each in await queues.peek_messages("q")] == [first.id]
     assert (await queues.get_queue_attributes("other")).messages == 2
 
 

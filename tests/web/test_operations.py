@@ -99,6 +99,24 @@ async def test_a_message_that_is_received_after_the_search_stays(monkeypatch, ki
     assert left.id == received[0].id
 
 
+@pytest.mark.parametrize("kind", ["delete", "move"])
+async def test_an_operation_leaves_messages_in_flight_if_it_shall(kind, http, queues):
+    for name in ("q", "to"):
+        await queues.create_queue(name)
+    await queues.send_messages("q", ["a"] * 5)
+    held = await queues.receive_messages("q", 2, vt=600)
+    content = {"filter": "", "skip_in_flight": True}
+    content |= {"destination": "to"} if kind == "move" else {}
+    reply = await http("POST", f"/queues/q/messages:{kind}", content)
+    assert reply.json["arguments"]["skip_in_flight"] is True
+    record = await read_operation(queues, reply.json["operation"])
+    assert (await run_step(queues, record, 200)).done == 3
+    assert {each.id for each in await queues.peek_messages("q")} == {each.id for each in held}
+    without = {"skip_in_flight": True, "ids": ["a"]}
+    refused = await http("POST", f"/queues/q/messages:{kind}", {**content, **without})
+    assert refused.status == 422
+
+
 async def test_a_delete_by_filter_and_state_can_be_undone(http, queues):
     await queues.create_queue("q")
     await queues.send_messages("q", ["a"] * 450)

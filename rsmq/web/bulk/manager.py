@@ -49,6 +49,7 @@ class OperationRequest:
         rate: of redrives: messages of a second.
         before_ms: Unix ms of the server: messages that came later are not touched. None is the
             begin.
+        skip_in_flight: whether messages in flight are left; None if they are not.
     """
 
     kind: OperationKind
@@ -60,6 +61,7 @@ class OperationRequest:
     undo: bool = False
     rate: int | None = None
     before_ms: int | None = None
+    skip_in_flight: bool | None = None
 
     def check_rights(self, allow: Callable[[Scope, str], None], redaction: Redaction) -> None:
         """
@@ -88,7 +90,7 @@ class OperationRequest:
 
     def arguments(self) -> dict[str, Any]:
         """Return what was chosen, for the record."""
-        names = ("destination", "filter", "state", "rate", "before_ms")
+        names = ("destination", "filter", "state", "rate", "before_ms", "skip_in_flight")
         chosen = {name: getattr(self, name) for name in names}
         chosen["undo"] = make_deletion_id() if self.undo else None
         return {name: value for name, value in chosen.items() if value is not None}

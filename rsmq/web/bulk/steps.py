@@ -136,7 +136,12 @@ async def _change_found(client: Client, record: OperationRecord, most: int) -> B
     )
     if is_opened:
         found = replace(found, candidates=await open_found(found.candidates, codec))
-    candidates = [each for each in found.candidates if _was_there(each, record.fence_ms)]
+    skips = "skip_in_flight" in record.arguments
+    candidates = [
+        each
+        for each in found.candidates
+        if _was_there(each, record.fence_ms) and not (skips and each.message.state == "in_flight")
+    ]
     fitting, looked = await find_fitting(query, candidates, most)
     chosen = [candidates[at] for at in fitting]
     scanned, behind = found.scanned, found.position

@@ -8,7 +8,6 @@ import base64
 import json
 import shlex
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -150,22 +149,10 @@ class Actions:
                 content={**content, **action.fixed},
             )  # fmt: skip
         except (Refused, RSMQError, RedisError, OSError) as error:
-            return await self._refuse(asked, effect, describe(error, may_repeat=False))
+            return self._values(asked, effect, describe(error, may_repeat=False))
         done = action.done_of(fields, answer.content)
         text = f"{done.text}{await self._follow_up(asked)}"
         return Flash(text, done.undo, action.back_of(asked.links, fields), done.queue)
-
-    async def _refuse(self, asked: Asked, effect: Effect, problem: HttpProblem) -> dict[str, Any]:
-        """Return the page again with what is wrong; with the new selection, if it has changed."""
-        action, extra = asked.action, problem.extra
-        if "selection" in extra and action.effect is not None:
-            fields = {k: v for k, v in asked.fields.items() if k not in effect.hidden}
-            if extra["selection"] is not None:
-                fields["selection"] = [extra["selection"]]
-            asked = replace(asked, fields=fields)
-            with suppress(Refused, RSMQError, RedisError, OSError):
-                effect = await action.effect(asked.call, asked.fields)
-        return self._values(asked, effect, problem)
 
     async def _follow_up(self, asked: Asked) -> str:
         """Call the second entry of an action; return what is said of it."""

@@ -21,6 +21,7 @@ ANSWERS = {200: "done", 202: "an operation has begun, at the path in Location"}
 BEFORE = Field(
     "before_ms", Shape.WHOLE, "Unix ms: an operation touches no message that came later."
 )
+SKIP_IN_FLIGHT = Field("skip_in_flight", Shape.FLAG, "With filter: leave out those in flight.")
 FILTER = (
     Field("state", Shape.TEXT, "With filter: only in this state.", rule=one_of(*get_args(State))),
     Field(
@@ -29,6 +30,7 @@ FILTER = (
         "peek.",
     ),
     BEFORE,
+    SKIP_IN_FLIGHT,
 )  # fmt: skip
 
 
@@ -95,7 +97,7 @@ async def begin(call: ApiCall, request: OperationRequest) -> ApiAnswer:
 def is_filtered(call: ApiCall) -> bool:
     """Return whether a call is for the messages that fit a filter."""
     if "filter" not in call.values:
-        for each in ("state", "before_ms"):
+        for each in ("state", "before_ms", "skip_in_flight"):
             if each in call.values:
                 raise Refused("missingParameter", f"{each} needs filter, which may be empty")
         return False
@@ -116,6 +118,7 @@ async def begin_filtered(call: ApiCall, kind: OperationKind) -> ApiAnswer:
             state=values.get("state"),
             undo=values.get("undo", False),
             before_ms=values.get("before_ms"),
+            skip_in_flight=values.get("skip_in_flight") or None,
         ),
     )
 

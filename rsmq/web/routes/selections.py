@@ -11,7 +11,7 @@ from rsmq.errors import InvalidFormat
 from rsmq.model import State
 from rsmq.web.audit import MAX_IDS
 from rsmq.web.fields import Field, Refused, Shape, one_of
-from rsmq.web.routes.bulk import refuse_with
+from rsmq.web.routes.bulk import SKIP_IN_FLIGHT, refuse_with
 from rsmq.web.routes.forms import QUEUE
 from rsmq.web.routes.undo import show_deletion
 from rsmq.web.selection.changes import SelectionAction, execute
@@ -116,7 +116,7 @@ async def _preview(call: ApiCall) -> ApiAnswer:
     else:
         found = await preview(
             call.queues, queue, filter=values.get("filter"), state=state, redaction=call.redaction,
-            by=call.caller,
+            by=call.caller, skip_in_flight=values.get("skip_in_flight", False),
         )  # fmt: skip
     return ApiAnswer(_show(found))
 
@@ -144,6 +144,7 @@ ROUTES = (
                 rule=one_of(*get_args(State)),
             ),
             Field("ids", Shape.TEXTS, "Instead: these messages, as far as they are there."),
+            SKIP_IN_FLIGHT,
         ),
         result=(
             Field("selection", Shape.TEXT, "For :delete, :move and :release; null if there are "

@@ -41,6 +41,7 @@ async def preview(
     state: State | None = None,
     redaction: Redaction,
     by: str = "",
+    skip_in_flight: bool = False,
 ) -> Selection:
     """
     Find the messages that fit, and store them as a selection for ten minutes.
@@ -50,6 +51,7 @@ async def preview(
         state: None is any.
         redaction: of the caller; the filter looks at bodies as the caller sees them.
         by: who asks: the selections of others are not replaced.
+        skip_in_flight: whether messages in flight are left out.
 
     Raises:
         InvalidFormat: the filter is not valid.
@@ -66,6 +68,7 @@ async def preview(
         rows += [
             (each.message.id, str(each.message.receive_count), each.position.score)
             for each in page.found
+            if not (skip_in_flight and each.message.state == "in_flight")
         ]
         behind = page.next
     is_complete = behind is None and len(rows) <= MAX_MESSAGES

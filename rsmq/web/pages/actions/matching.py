@@ -1,5 +1,5 @@
 """
-Actions on all messages that match a filter or are in a state: exactly those of a preview.
+Actions on all messages that match a filter or are in a state: those of a preview.
 
 The page of confirmation has the preview as a selection, which the action changes. Of more messages
 than a selection has, it is an operation on those that were there at the time of the preview.
@@ -14,7 +14,7 @@ from typing import Any
 from rsmq.web.fields import Refused
 from rsmq.web.pages.actions.dead_letters import UNDO_OF_OPERATION
 from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
-from rsmq.web.pages.actions.messages import MAX_UNTYPED, input_of_target
+from rsmq.web.pages.actions.messages import MAX_UNTYPED, STAYS, input_of_target
 from rsmq.web.pages.actions.queues import undo_of
 from rsmq.web.pages.formats import plural, show_name
 from rsmq.web.pages.links import Links
@@ -50,16 +50,30 @@ def _to_list(links: Links, fields: Fields) -> str:
 
 
 async def _effect(
-    call: PageCall, fields: Fields, verb: str, *warnings: str, inputs: tuple[Input, ...] = ()
+    call: PageCall,
+    fields: Fields,
+    verb: str,
+    *warnings: str,
+    inputs: tuple[Input, ...] = (),
+    skips_in_flight: bool = True,
 ) -> Effect:
-    """Return the effect on the preview of a form, or on a new one."""
+    """
+    Return the effect on the preview of a form, or on a new one.
+
+    Args:
+        skips_in_flight: whether messages in flight are left, unless that state was chosen.
+    """
     state, text = one(fields, "in"), one(fields, "match")
+    skips = skips_in_flight and not state
     token, before_ms, number = one(fields, _SELECTION), one(fields, _BEFORE), None
     entry: dict[str, str]
     if token:
         number = await call.count_selected(token)
     elif not before_ms:
-        wanted = {name: value for name, value in (("state", state), ("filter", text)) if value}
+        wanted: dict[str, Any] = {
+            name: value for name, value in (("state", state), ("filter", text)) if value
+        }
+        wanted |= {"skip_in_flight": True} if skips else {}
         found = await call.run("POST", _PREVIEW, {"queue": _queue(fields)}, wanted)
         number, token = found["count"], found["selection"] or ""
         before_ms = str(found["before_ms"])
@@ -67,16 +81,17 @@ async def _effect(
             raise Refused("messageNotFound", f"No message{_which(fields)} is there now", status=404)
     shown = "messages" if number is None else plural(number, "message")
     if token:
-        sentence = f"{verb} {shown} of {show_name(_queue(fields))}{_which(fields)}: exactly "
-        sentence += "these. If one is received before, nothing is changed; one that is received "
-        sentence += "while it runs stays."
-        entry = {}
+        sentence = f"{verb} {shown} of {show_name(_queue(fields))}{_which(fields)}: no others. "
+        sentence += STAYS
+        entry = {"skip_changed": "true"}
     else:
         least = "" if number is None else "at least "
         sentence = f"{verb} {least}{shown} of {show_name(_queue(fields))}{_which(fields)}, as "
         sentence += "an operation: those that came before the preview."
         # A filter without terms is that of all messages.
         entry = {"filter": text, **({"state": state} if state else {})}
+        entry |= {"skip_in_flight": "true"} if skips else {}
+    sentence += " Messages in flight are left out." if skips else ""
     is_many = number is None or not token or number > MAX_UNTYPED
     hidden = {_SELECTION: token} if token else {_BEFORE: before_ms}
     name = _queue(fields) if is_many else None
@@ -93,7 +108,7 @@ async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
 
 async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
     warning = "Consumers that have received some of them are not stopped."
-    return await _effect(call, fields, "Makes visible now", warning)
+    return await _effect(call, fields, "Makes visible now", warning, skips_in_flight=False)
 
 
 async def _effect_of_run(call: PageCall, fields: Fields) -> Effect:
@@ -111,7 +126,8 @@ def _changed(verb: str) -> Any:
     def done(fields: Fields, content: Any) -> Done:
         if content.get("operation"):
             return Done(f"The operation {content['operation']} has begun.")
-        left = f" {plural(content['left'], 'message')} stayed." if content["left"] else ""
+        rest = f" {plural(content['left'], 'message')} had been received since or left the queue."
+        left = rest if content["left"] else ""
         target = one(fields, "destination") or None
         to = "" if target is None else f" to {show_name(target)}"
         text = f"{plural(content['done'], 'message')} of {show_name(_queue(fields))} {verb}{to}."
