@@ -6,6 +6,7 @@ caller uses the last step.
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,9 @@ _SIZE_MARGIN = 4
 
 #: The most bytes that a value has in a reply beside the body, and those of a counter.
 _VALUE_BYTES = 32
+
+#: How many parts are requested before the one before them is yielded.
+_PARTS_AHEAD = 2
 
 #: From this share of received messages on, both counters of all messages are read at once.
 _RECEIVED_SHARE = 1 / 4
@@ -261,33 +265,43 @@ def fetch_columns(
     """
     Yield the columns of messages: ``id``, ``visible_at`` if it is known, and those of ``fetch``.
 
-    The next messages are requested before those before them are yielded, if their bodies are small.
+    Two parts are requested before the one before them is yielded, if their bodies are small: so
+    Redis is never without work while this process converts the part.
 
     Args:
         parts: the ids of the messages.
         most: the most messages of a step.
     """
-    ahead: tuple[Part, PendingMessages] | None = None
+    ahead: deque[tuple[Part, PendingMessages]] = deque()
     sample = None
     try:
         for part in _divide_parts(parts, most):
             ids, _ = part
             sample = fetch.begin_sample(ids)
-            previous, ahead = ahead, None
-            is_complete = previous is None or fetch.receive(previous[1])
-            if fetch.is_small(ids, sample):
-                ahead = part, fetch.begin(ids)
-            if previous is not None:
-                yield from _finish(fetch, *previous, is_complete=is_complete)
-            if ahead is None:
+            is_full = len(ahead) == _PARTS_AHEAD
+            is_complete = is_full and fetch.receive(ahead[0][1])
+            is_small = fetch.is_small(ids, sample)
+            if is_small:
+                ahead.append((part, fetch.begin(ids)))
+            if is_full:
+                yield from _finish(fetch, *ahead.popleft(), is_complete=is_complete)
+            if not is_small:
+                yield from _finish_all(fetch, ahead)
                 yield from _read_measured(fetch, part)
-        if ahead is not None:
-            yield from _finish(fetch, *ahead, is_complete=fetch.receive(ahead[1]))
+        yield from _finish_all(fetch, ahead)
     finally:
         if sample is not None:
             sample.abandon()
-        if ahead is not None:
-            ahead[1].abandon()
+        for _, pending in ahead:
+            pending.abandon()
+
+
+def _finish_all(
+    fetch: MessageFetch, ahead: deque[tuple[Part, PendingMessages]]
+) -> Iterator[dict[str, Any]]:
+    while ahead:
+        is_complete = fetch.receive(ahead[0][1])
+        yield from _finish(fetch, *ahead.popleft(), is_complete=is_complete)
 
 
 def _divide_parts(parts: Iterator[Part], most: int) -> Iterator[Part]:
