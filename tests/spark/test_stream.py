@@ -1270,14 +1270,14 @@ def test_batch_that_is_purged_while_a_task_reads_it_is_lost(env, queue, monkeypa
     query = env.query()
     query.poll()
     tasks = query.plan()
-    request = connections.SparkServer.request
+    request = connections.SparkServer.begin_request
 
     def purge_before_bodies(server, commands):
         if len(commands) == 2:
             getattr(env.rsmq, remove)("q")
         return request(server, commands)
 
-    monkeypatch.setattr(connections.SparkServer, "request", purge_before_bodies)
+    monkeypatch.setattr(connections.SparkServer, "begin_request", purge_before_bodies)
     with pytest.raises(BatchLost, match=r"Part 0 of batch .* of queue q is no longer in Redis"):
         query.tasks(tasks)
 
@@ -1287,7 +1287,7 @@ def test_a_task_leaves_out_what_another_consumer_received_meanwhile(env, queue, 
     query = env.query()
     query.poll()
     tasks = query.plan()
-    request = connections.SparkServer.request
+    request = connections.SparkServer.begin_request
 
     def receive_before_bodies(server, commands):
         if len(commands) == 2:
@@ -1296,6 +1296,6 @@ def test_a_task_leaves_out_what_another_consumer_received_meanwhile(env, queue, 
             assert env.rsmq.receive_message("q").id == ids[1]
         return request(server, commands)
 
-    monkeypatch.setattr(connections.SparkServer, "request", receive_before_bodies)
+    monkeypatch.setattr(connections.SparkServer, "begin_request", receive_before_bodies)
     rows = [row for task in query.tasks(tasks) for row in task]
     assert [(row["id"], row["message"], row["receive_count"]) for row in rows] == [(ids[2], "c", 1)]

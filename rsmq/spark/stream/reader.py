@@ -28,7 +28,7 @@ from rsmq.spark.read.source_options import SourceOptions, StreamOptions
 from rsmq.spark.stream.background import SigtermHandler
 from rsmq.spark.stream.batches import UNLIMITED, BatchEvent, BatchLimits
 from rsmq.spark.stream.consumer import StreamConsumer, make_batch_lost
-from rsmq.spark.stream.records import StreamIdentity, check_version, read_leased_messages
+from rsmq.spark.stream.records import StreamIdentity, check_version, read_leased_parts
 from rsmq.spark.stream.stream_queues import Backlog, read_backlog
 from rsmq.spark.versions import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
@@ -261,8 +261,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         spare_loaded_modules()
         queue = get_queue(self.source.connection, partition.ns, partition.queue)
         schema = build_arrow_schema(self._schema)
-        for part in partition.parts:
-            columns = read_leased_messages(queue, partition.batch, part)
+        for part, columns in read_leased_parts(queue, partition.batch, partition.parts):
             if columns is None and self.options.fail_on_data_loss:
                 raise make_batch_lost(
                     f"Part {part} of batch {partition.batch} of queue {queue.label} is no longer "
@@ -271,9 +270,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
             if columns is not None and columns["id"]:
                 names = self._schema.fieldNames()
-                columns = read_facts(queue.server, queue.keys, columns, names)
+                read = read_facts(queue.server, queue.keys, columns, names)
                 bodies = self.source.connection.bodies
-                yield build_record_batch(schema, queue.keys, columns, bodies, consumes=True)
+                yield build_record_batch(schema, queue.keys, read, bodies, consumes=True)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Note the batch. ``latestOffset`` is called earlier, and acknowledges it."""

@@ -6,25 +6,31 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgpack
 
 from rsmq.errors import NewerVersion
+from rsmq.operations.operation import Command
 from rsmq.spark.connection_options import ConnectionOptions
 from rsmq.spark.connections import SparkQueue, SparkServer, get_queue, get_servers, pack_fields
 from rsmq.spark.operations.batches import (
     Batch,
+    PartReceipts,
     acknowledge_leased,
     name_part,
     parse_part_sizes,
     parse_receipts,
 )
 from rsmq.spark.read.source_options import SourceOptions, StreamOptions
+from rsmq.transport.threads.pending import PendingCall
 from rsmq.wire.fields import RECEIVE_COUNT_SUFFIX
+
+T = TypeVar("T")
 
 #: The version of the offsets of one namespace. An offset without a version, of an earlier library,
 #: has the same form: ``queues`` has the messages by queue.
@@ -301,31 +307,63 @@ def acknowledge_parts(
     server.call("HDEL", keys.leases, str(batch))
 
 
-def read_leased_messages(queue: SparkQueue, batch: Batch, part: int) -> dict[str, Any] | None:
+def read_leased_parts(
+    queue: SparkQueue, batch: Batch, parts: Iterable[int]
+) -> Iterator[tuple[int, dict[str, Any] | None]]:
     """
-    Return the messages of a part whose receipts are still valid; change nothing.
+    Yield each part with its messages whose receipts are still valid; change nothing.
 
-    Commands without a script: a script takes three times as long, because it copies each body into
-    a string of Lua and back.
+    The next part is on its way while the caller uses a part: behind the scripts of other parts,
+    each reply takes Redis some ms. Commands without a script: a script takes three times as long,
+    because it copies each body into a string of Lua and back.
 
-    Returns:
-        The columns ``id`` and ``raw`` (bytes), ``receive_count``, and ``first_received`` in Unix
-        ms. The bodies and the receive counts are those of one moment. None if the part does not
-        exist.
+    Yields:
+        The number of the part, and the columns ``id`` and ``raw`` (bytes), ``receive_count``, and
+        ``first_received`` in Unix ms. The bodies and the receive counts are those of one moment.
+        None if the part does not exist.
     """
-    server, keys, field = queue.server, queue.keys, name_part(batch, part)
-    packed = server.call("HGET", keys.leases, field)
-    if packed is None:
-        return None
-    receipts = parse_receipts(packed)
-    fields = pack_fields(keys.hash, receipts.ids, (b"", RECEIVE_COUNT_SUFFIX))
-    # A part that exists after the messages were read existed before, too: it was not purged.
-    values, is_stored = server.request([fields, (b"HEXISTS", keys.leases, field)])
-    if not is_stored:
-        return None
+    server, keys = queue.server, queue.keys
+
+    def begin_messages(part: int, packed: bytes | None) -> tuple[Any, PendingCall[list[Any]]]:
+        receipts = None if packed is None else parse_receipts(packed)
+        # A part that exists after the messages were read existed before, too: it was not purged.
+        commands: list[Command] = [(b"HEXISTS", keys.leases, name_part(batch, part))]
+        if receipts is not None:
+            commands.append(pack_fields(keys.hash, receipts.ids, (b"", RECEIVE_COUNT_SUFFIX)))
+        return (part, receipts), server.begin_request(commands[::-1])
+
+    stored = _finish_behind(
+        (part, server.begin_request([(b"HGET", keys.leases, name_part(batch, part))]))
+        for part in parts
+    )
+    found = _finish_behind(begin_messages(part, packed) for part, (packed,) in stored)
+    for (part, receipts), (*values, is_stored) in found:
+        yield part, _select_valid(receipts, values[0]) if receipts and is_stored else None
+
+
+def _finish_behind(
+    begun: Iterable[tuple[T, PendingCall[list[Any]]]],
+) -> Iterator[tuple[T, list[Any]]]:
+    """Yield the results of requests, each after the next one was begun."""
+    pending: deque[tuple[T, PendingCall[list[Any]]]] = deque()
+    try:
+        for each in begun:
+            pending.append(each)
+            if len(pending) > 1:
+                yield pending[0][0], pending[0][1].finish()
+                pending.popleft()
+        yield from ((name, request.finish()) for name, request in pending)
+    finally:
+        for _, request in pending:
+            request.abandon()
+
+
+def _select_valid(receipts: PartReceipts, values: list[bytes | None]) -> dict[str, Any]:
+    """Return the columns of the messages whose receipts are valid, from bodies and counts."""
+    bodies, counts = values[::2], values[1::2]
     columns: dict[str, Sequence[Any]] = {
         "id": receipts.ids,
-        "raw": values[::2],
+        "raw": bodies,
         "receive_count": receipts.receive_counts,
         "first_received": receipts.first_received_ms,
     }
@@ -333,7 +371,7 @@ def read_leased_messages(queue: SparkQueue, batch: Batch, part: int) -> dict[str
         [
             raw is not None and count == b"%d" % receive_count
             for raw, count, receive_count in zip(
-                values[::2], values[1::2], receipts.receive_counts, strict=True
+                bodies, counts, receipts.receive_counts, strict=True
             )
         ]
     )
