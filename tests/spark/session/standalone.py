@@ -18,9 +18,11 @@ import pyspark
 
 from tests.ports import free_port
 from tests.scale import WAIT_SECONDS
-from tests.spark.session.conftest import JAVA_OPTIONS, ROOT, SHORT
+from tests.spark.session.conftest import JAVA_OPTIONS, ROOT
 
 SPARK_HOME = Path(pyspark.__file__).parent
+#: The variables of programs that call spark-submit.
+SPARK_ENVIRONMENT = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
 _UNUSED = shutil.ignore_patterns("include", "tests", "src", "*flight*")
 
 
@@ -49,18 +51,21 @@ def make_environment(folder):
     shutil.copy(ROOT / "rsmq" / "spark" / "pyspark_rsmq.py", target)
 
 
-def write_settings(folder):
-    """Write the settings of spark-submit into a folder, and return its environment variables."""
-    folder.mkdir()
-    (folder / "spark-defaults.conf").write_text(
-        f"spark.driver.extraJavaOptions {SHORT}\n"
+def submit_options(folder):
+    """
+    Write the settings of spark-submit into a folder, and return the options that name them.
+
+    A folder of settings instead would be in the class path, and Java uses no archive of classes
+    then.
+    """
+    file = folder / "settings.conf"
+    file.write_text(
+        f"spark.driver.extraJavaOptions {JAVA_OPTIONS}\n"
         f"spark.executor.extraJavaOptions {JAVA_OPTIONS}\n"
         "spark.driver.memory 512m\nspark.executor.memory 512m\n"
         "spark.ui.enabled false\nspark.log.level ERROR\n"
     )
-    return {
-        "SPARK_CONF_DIR": str(folder), "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1",
-    }  # fmt: skip
+    return "--properties-file", str(file)
 
 
 class Cluster:

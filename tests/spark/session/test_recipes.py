@@ -22,7 +22,13 @@ from tests.ports import free_port
 from tests.postgresql import PostgreSQL
 from tests.scale import WAIT_SECONDS
 from tests.spark.session.conftest import ENVIRONMENT
-from tests.spark.session.standalone import SPARK_HOME, make_environment, run_cluster, write_settings
+from tests.spark.session.standalone import (
+    SPARK_ENVIRONMENT,
+    SPARK_HOME,
+    make_environment,
+    run_cluster,
+    submit_options,
+)
 
 BLOCKS = [each for each in read_blocks("spark-recipes.md") if each.how != "shown"]
 SESSION_BLOCKS = [each for each in BLOCKS if (each.language, each.how) == ("python", "run")]
@@ -86,18 +92,20 @@ def test_executors_of_a_cluster_get_python_by_archive(empty_server, tmp_path):
     with RSMQ.from_url(empty_server.url) as queues:
         queues.create_queue("words")
         queues.send_messages("words", ["one", "two"])
+        options = " ".join(submit_options(tmp_path))
         with run_cluster(tmp_path / "cluster") as cluster:
             blocks = [
                 dataclasses.replace(
                     block,
                     code=adapt(block.code, empty_server, tmp_path)
                     .replace("7077", str(cluster.port))
+                    .replace("spark-submit", f"spark-submit {options}")
                     .replace("--quiet", "--quiet --compress-level 0"),  # faster here
                 )
                 for block in BLOCKS
                 if block.language == "sh" or block.file == "upper_job.py"
             ]
-            Player(empty_server, tmp_path, write_settings(tmp_path / "conf")).play(blocks)
+            Player(empty_server, tmp_path, SPARK_ENVIRONMENT).play(blocks)
             archives = list((tmp_path / "cluster").glob("app-*/*/environment"))
             assert len(archives) == len(cluster.workers)
             assert all((each / "bin" / "python").exists() for each in archives)
@@ -118,11 +126,11 @@ def run_connect_server(folder):
         "spark.sql.shuffle.partitions": 2,
     }
     command = [
-        SPARK_HOME / "bin" / "spark-submit", "--master", "local[3]",
+        SPARK_HOME / "bin" / "spark-submit", *submit_options(folder), "--master", "local[3]",
         "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
         *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
     ]  # fmt: skip
-    environment = {**os.environ, **ENVIRONMENT, **write_settings(folder / "conf")}
+    environment = {**os.environ, **ENVIRONMENT, **SPARK_ENVIRONMENT}
     with log.open("w") as out:
         server = subprocess.Popen(
             command, env=environment, stdout=out, stderr=out, cwd=folder, start_new_session=True
