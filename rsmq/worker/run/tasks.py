@@ -117,6 +117,10 @@ class EventLoopTasks:
             task.cancel()
         if pending:
             _run_to_its_end(loop, asyncio.wait(pending, timeout=_CLOSE_TIMEOUT_SECONDS))
+        for task in self._alive:
+            # Its handler ignores the cancellation. The worker has logged that; asyncio would say
+            # once more, when the task is freed, that it was pending.
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
         _run_to_its_end(loop, self._close_client())
         _run_to_its_end(loop, loop.shutdown_asyncgens())
         asyncio.set_event_loop(None)
