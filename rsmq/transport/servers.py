@@ -6,6 +6,7 @@ A client that is handed in only says that: its options make connections of our o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from inspect import iscoroutinefunction
 from typing import Any
@@ -18,10 +19,12 @@ from redis.asyncio.sentinel import SentinelManagedConnection as AsyncSentinelMan
 from redis.asyncio.sentinel import SentinelManagedSSLConnection as AsyncSentinelManagedSSLConnection
 from redis.backoff import NoBackoff
 
-from rsmq.errors import InvalidFormat
+from rsmq.errors import InvalidFormat, show_type
 from rsmq.errors.guarded_log import get_logger
 from rsmq.transport.options import add_default_options, create_pool
-from rsmq.transport.redis_py import forced_primary, parameters_of
+from rsmq.transport.origin import Origin
+from rsmq.transport.redis_py import forced_primary, is_client_of_group, parameters_of
+from rsmq.transport.retry import choose_deadline
 from rsmq.transport.topology.address import Address
 from rsmq.transport.topology.group import (
     ConnectionLimit,
@@ -34,6 +37,7 @@ from rsmq.transport.topology.group import (
     own_settings,
 )
 from rsmq.transport.url import is_group_url, parse_group_url
+from rsmq.wire.keys import Namespace, require_hash_tag
 
 _log = get_logger("rsmq.transport")
 
@@ -58,29 +62,64 @@ _INPUT_AND_OUTPUT = ("read_response", "send_packed_command")
 _reported: set[type] = set()
 
 
-def servers_of_url(url: str, options: dict[str, Any], kind: Any, retry: object) -> Any:
+def origin_of_url(
+    face: Any, url: str, namespace: Namespace, retry_deadline: float | None, options: dict[str, Any]
+) -> Origin:
     """
-    Return the ServerPool or the ServerGroup of a URL.
+    Return how a client reaches the servers of a URL.
 
     Args:
-        url: the URL.
+        face: ``redis`` or ``redis.asyncio``.
+        url: the URL of the server, of a Redis Cluster or of Sentinels.
+        retry_deadline: seconds for retries; None is the default.
         options: options of connections for redis-py, and those of ``GroupUrl.take_options``.
-        kind: the class of redis-py's clients, synchronous or asyncio.
-        retry: an object of redis-py that makes its connections repeat nothing.
 
     Raises:
-        InvalidFormat: redis-py rejects the URL or an option.
+        InvalidFormat: redis-py rejects the URL or an option, or it is that of a Redis Cluster and
+            the namespace has no hash tag.
     """
-    all_options = add_default_options(options, retry)
+    all_options = add_default_options(options, face.retry.Retry(NoBackoff(), 0))
     parts = parse_group_url(url).take_options(all_options) if is_group_url(url) else None
     server_url = url if parts is None else parts.server_url
-    pool = create_pool(url, lambda: kind.from_url(server_url, **all_options).connection_pool)
+    pool = create_pool(url, lambda: face.Redis.from_url(server_url, **all_options).connection_pool)
     # With a limit the threads must share connections; without one each thread has its own.
     has_limit = "max_connections" in options or "max_connections=" in url
     limit = ConnectionLimit(pool.max_connections) if has_limit else None
-    if parts is not None:
-        return group_from_pool(parts, pool, limit)
-    return ServerPool(pool.connection_class, pool.connection_kwargs, limit)
+    deadline = choose_deadline(retry_deadline, is_group=parts is not None)
+    if parts is None:
+        servers = ServerPool(pool.connection_class, pool.connection_kwargs, limit)
+        return Origin(servers, deadline, url)
+    group = group_from_pool(parts, pool, limit)
+    if group.service is None:
+        require_hash_tag(namespace)
+    return Origin(group, deadline, url)
+
+
+def origin_of_client(
+    face: Any,
+    client: Any,
+    namespace: Namespace,
+    retry_deadline: float | None,
+    suggest: Callable[[object], str],
+) -> Origin:
+    """
+    Return how a client reaches the servers of a client of redis-py.
+
+    Args:
+        face: ``redis`` or ``redis.asyncio``.
+        retry_deadline: seconds for retries; None is the default.
+        suggest: returns the hint about another object.
+
+    Raises:
+        InvalidFormat: it is not a client of this face, or it is a RedisCluster and the namespace
+            has no hash tag.
+    """
+    if isinstance(client, face.RedisCluster):
+        require_hash_tag(namespace)
+    elif not isinstance(client, face.Redis) or isinstance(client, face.client.Pipeline):
+        raise InvalidFormat("client", value=show_type(client), hint=suggest(client))
+    deadline = choose_deadline(retry_deadline, is_group=is_client_of_group(client))
+    return Origin(servers_of_client(client, face.retry.Retry(NoBackoff(), 0)), deadline)
 
 
 def servers_of_client(client: Any, retry: object) -> ServerPool | ServerGroup:

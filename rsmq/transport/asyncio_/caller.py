@@ -8,12 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 import redis.asyncio
-from redis.asyncio.cluster import RedisCluster
-from redis.asyncio.retry import Retry as RedisRetry
-from redis.backoff import NoBackoff
 from redis.exceptions import AskError, RedisError
 
-from rsmq.errors import InvalidFormat, NotReplicated, show_type
+from rsmq.errors import NotReplicated
 from rsmq.operations.operation import Operation
 from rsmq.transport.asyncio_.attempts import RetryingCaller, SentCall
 from rsmq.transport.asyncio_.cancellation import CancellationGuard
@@ -22,13 +19,12 @@ from rsmq.transport.asyncio_.multiplexed_caller import AsyncMultiplexedCaller
 from rsmq.transport.asyncio_.router import AsyncServerRouter
 from rsmq.transport.commands import routing_key
 from rsmq.transport.origin import Origin
-from rsmq.transport.redis_py import is_client_of_group, timeout_of_connections
-from rsmq.transport.retry import choose_deadline
-from rsmq.transport.servers import owner_of_connections, servers_of_client, servers_of_url
+from rsmq.transport.redis_py import timeout_of_connections
+from rsmq.transport.servers import origin_of_client, origin_of_url, owner_of_connections
 from rsmq.transport.sharing import Sharing
 from rsmq.transport.topology.address import Address
 from rsmq.transport.topology.group import ServerGroup
-from rsmq.wire.keys import Namespace, require_hash_tag
+from rsmq.wire.keys import Namespace
 
 T = TypeVar("T")
 
@@ -184,20 +180,8 @@ def async_caller_from_client(
     """
     if isinstance(client, Origin):
         return _make_caller(client)
-    if isinstance(client, RedisCluster):
-        require_hash_tag(namespace)
-    elif not isinstance(client, redis.asyncio.Redis) or isinstance(
-        client, redis.asyncio.client.Pipeline
-    ):
-        raise InvalidFormat(
-            "client",
-            value=show_type(client),
-            hint=_suggest_client(client),
-        )
-    deadline = choose_deadline(retry_deadline, is_group=is_client_of_group(client))
-    servers = servers_of_client(client, RedisRetry(NoBackoff(), 0))
-    origin = Origin(servers, deadline)
-    owner = owner_of_connections(client, servers)
+    origin = origin_of_client(redis.asyncio, client, namespace, retry_deadline, _suggest_client)
+    owner = owner_of_connections(client, origin.servers)
     return _make_caller(origin) if owner is None else AsyncSharedCaller(origin, owner)
 
 
@@ -212,23 +196,8 @@ def _suggest_client(client: object) -> str:
 def async_caller_from_url(
     url: str, namespace: Namespace, retry_deadline: float | None, options: dict[str, Any]
 ) -> AsyncCaller:
-    """
-    Return a caller that opens its own connections when they are needed.
-
-    Args:
-        url: the URL of the server, of a Redis Cluster or of Sentinels.
-        retry_deadline: seconds for retries; None is the default.
-        options: options of connections for redis-py, and those of ``GroupUrl.take_options``.
-
-    Raises:
-        InvalidFormat: redis-py rejects the URL or an option, or it is that of a Redis Cluster and
-            the namespace has no hash tag.
-    """
-    servers = servers_of_url(url, options, redis.asyncio.Redis, RedisRetry(NoBackoff(), 0))
-    if isinstance(servers, ServerGroup) and servers.service is None:
-        require_hash_tag(namespace)
-    deadline = choose_deadline(retry_deadline, is_group=isinstance(servers, ServerGroup))
-    return _make_caller(Origin(servers, deadline, url))
+    """Return a caller with connections of its own, opened when needed; see ``origin_of_url``."""
+    return _make_caller(origin_of_url(redis.asyncio, url, namespace, retry_deadline, options))
 
 
 def _make_caller(origin: Origin) -> AsyncMultiplexedCaller | AsyncRoutedCaller:

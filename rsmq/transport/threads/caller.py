@@ -14,12 +14,9 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 import redis
-from redis.backoff import NoBackoff
-from redis.cluster import RedisCluster
 from redis.exceptions import AskError, NoScriptError, RedisError, ResponseError
-from redis.retry import Retry as RedisRetry
 
-from rsmq.errors import InvalidFormat, NotReplicated, RSMQError, show_type
+from rsmq.errors import NotReplicated, RSMQError
 from rsmq.operations.confirmation import Confirm, raise_unconfirmed
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.transport.body_limit import LIMIT_COMMAND, body_limit
@@ -36,13 +33,12 @@ from rsmq.transport.confirmation import CONNECTION_BROKE, longest_wait
 from rsmq.transport.failure_texts import describe_server
 from rsmq.transport.origin import Origin
 from rsmq.transport.packing import pack, pack_small_call
-from rsmq.transport.redis_py import is_client_of_group, set_timeout
+from rsmq.transport.redis_py import set_timeout
 from rsmq.transport.retry import (
     INTERRUPTION_GRACE_SECONDS,
     Attempt,
     DeadlinePassed,
     Failure,
-    choose_deadline,
     choose_deadline_of,
     classify,
     end_of_attempts,
@@ -50,7 +46,7 @@ from rsmq.transport.retry import (
     plan_retries,
     shorter_timeout,
 )
-from rsmq.transport.servers import owner_of_connections, servers_of_client, servers_of_url
+from rsmq.transport.servers import origin_of_client, origin_of_url, owner_of_connections
 from rsmq.transport.sharing import Sharing
 from rsmq.transport.signals import DeferredSignals
 from rsmq.transport.threads.confirmed import call_confirmed, prepare, transact
@@ -60,7 +56,7 @@ from rsmq.transport.threads.router import ServerRouter
 from rsmq.transport.topology.address import Address
 from rsmq.transport.topology.group import ServerGroup
 from rsmq.transport.watched_loops import warn_in_watched_loop, watched_loops
-from rsmq.wire.keys import Namespace, require_hash_tag
+from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import check_body_size
 
 T = TypeVar("T")
@@ -416,18 +412,8 @@ def caller_from_client(
         InvalidFormat: the client is not a synchronous client of redis-py, or it is a RedisCluster
             and the namespace has no hash tag.
     """
-    if isinstance(client, RedisCluster):
-        require_hash_tag(namespace)
-    elif not isinstance(client, redis.Redis) or isinstance(client, redis.client.Pipeline):
-        raise InvalidFormat(
-            "client",
-            value=show_type(client),
-            hint=_suggest_client(client),
-        )
-    deadline = choose_deadline(retry_deadline, is_group=is_client_of_group(client))
-    servers = servers_of_client(client, RedisRetry(NoBackoff(), 0))
-    owner = owner_of_connections(client, servers)
-    return _make_caller(Origin(servers, deadline), owner)
+    origin = origin_of_client(redis, client, namespace, retry_deadline, _suggest_client)
+    return _make_caller(origin, owner_of_connections(client, origin.servers))
 
 
 def _suggest_client(client: object) -> str:
@@ -441,23 +427,8 @@ def _suggest_client(client: object) -> str:
 def caller_from_url(
     url: str, namespace: Namespace, retry_deadline: float | None, options: dict[str, Any]
 ) -> Caller:
-    """
-    Return a caller that opens its own connections when they are needed.
-
-    Args:
-        url: the URL of the server, of a Redis Cluster or of Sentinels.
-        retry_deadline: seconds for retries; None is the default.
-        options: options of connections for redis-py, and those of ``GroupUrl.take_options``.
-
-    Raises:
-        InvalidFormat: redis-py rejects the URL or an option, or it is that of a Redis Cluster and
-            the namespace has no hash tag.
-    """
-    servers = servers_of_url(url, options, redis.Redis, RedisRetry(NoBackoff(), 0))
-    if isinstance(servers, ServerGroup) and servers.service is None:
-        require_hash_tag(namespace)
-    deadline = choose_deadline(retry_deadline, is_group=isinstance(servers, ServerGroup))
-    return _make_caller(Origin(servers, deadline, url))
+    """Return a caller with connections of its own, opened when needed; see ``origin_of_url``."""
+    return _make_caller(origin_of_url(redis, url, namespace, retry_deadline, options))
 
 
 def _make_caller(origin: Origin, owner: object = None) -> Caller:
