@@ -21,7 +21,6 @@ from rsmq.jobs.asyncio_ import AsyncJobHandle, AsyncMapJobs
 from rsmq.jobs.status import FollowingJob, JobStatus
 from rsmq.jobs.threads import JobHandle, MapJobs
 from rsmq.operations.operation import Operation
-from rsmq.schedules.arguments import ScheduleTimes
 from rsmq.tasks.declared_queue import DeclaredQueue
 from rsmq.tasks.flow import Flow, FlowOptions
 from rsmq.tasks.graph import Node
@@ -34,6 +33,7 @@ from rsmq.tasks.sends.groups import Group, make_groups
 from rsmq.tasks.shared_queues import SharedQueues
 from rsmq.tasks.signature import Signature, check_call, takes_result, with_result
 from rsmq.tasks.task import BoundTask, DeclaredTask, check_name, check_next, default_name
+from rsmq.vocabulary.schedule_times import ScheduleTimes
 from rsmq.vocabulary.sends import TASK
 from rsmq.wire.ids import make_flow_id
 from rsmq.wire.keys import DEFAULT_NS

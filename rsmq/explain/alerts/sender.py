@@ -63,7 +63,6 @@ _SPREAD_SECONDS = 1.0
 #: Seconds that a message on its way has to end when the sender stops.
 _GRACE_SECONDS = 2.0
 
-ReadAlerts = Callable[[], Awaitable[Sequence[Alert]]]
 ReadRemovals = Callable[[int], Awaitable[Sequence[RemovedMessage]]]
 
 
