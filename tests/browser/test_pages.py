@@ -56,3 +56,34 @@ def test_each_action_can_be_reached_by_keyboard(chromium, busy_site):
         if missed:
             found[path] = missed
     assert found == {}
+
+
+_LINKS = """
+return [...document.querySelectorAll("#alerts .problems a")].map(each => {
+  const box = each.getBoundingClientRect();
+  return [Math.min(box.width, box.height) >= 24, each.outerHTML];
+});
+"""
+
+
+def test_the_links_of_what_is_wrong_are_24_pixels_wide_and_high(chromium, busy_site):
+    chromium.set_view(1280)
+    chromium.visit(busy_site.address + "/")
+    links = chromium.driver.execute_script(_LINKS)
+    assert len(links) > 1
+    assert [html for is_large, html in links if not is_large] == []
+
+
+_HEIGHTS = """
+const each = document.createElement("span");
+each.className = "failure"; each.tabIndex = 0; each.textContent = "first\\nsecond\\nthird";
+document.querySelector("tbody td").append(each);
+const cut = each.clientHeight; each.focus(); return [cut, each.clientHeight];
+"""
+
+
+def test_an_error_is_one_line_until_it_has_the_focus(chromium, busy_site):
+    chromium.set_view(1280)
+    chromium.visit(busy_site.address + "/queues")
+    cut, whole = chromium.driver.execute_script(_HEIGHTS)
+    assert 0 < 2.5 * cut < whole

@@ -118,6 +118,20 @@ async def test_messages_as_they_were_shown_are_those_of_the_ids(content, says, h
     assert (refused.status, says in json.dumps(refused.json)) == (422, True)
 
 
+async def test_lists_of_retries_and_jobs_show_the_last_error(http, queues):
+    await queues.create_queue("q")
+    id = await queues.send_message("q", "x", track=True)
+    [received] = (await http("POST", "/receive", {"queues": ["q"]})).json["messages"]
+    error = 'ValueError: <b>7</b>\nits "second" line'
+    content = {"receipt": received["receipt"], "error": error, "retry_in": 600}
+    assert (await http("POST", f"/queues/q/messages/{id}:fail", content)).status == 204
+    shown = error.replace("<", "&lt;").replace(">", "&gt;").replace('"', "&#34;")
+    open_pages(http)
+    for path in ("/delayed", "/queues/q/jobs", "/queues/q/messages?state=retrying"):
+        page = await read_page(http, path)
+        assert f'class="failure" tabindex="0" title="{shown}">{shown}</span>' in page, path
+
+
 async def test_the_states_of_many_hidden_messages_are_those_of_a_sample(http, queues):
     await queues.create_queue("q")
     await queues.send_messages("q", ["x"] * 300)

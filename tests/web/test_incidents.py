@@ -269,7 +269,7 @@ async def test_a_deploy_that_doubled_the_failures_of_a_task_is_named_with_its_ma
     for name, handled, failed in (("old", 900, 9), ("new", 70, 30)):
         worker = Identity(queues.namespace, name, f"token-{name}")
         failures = {
-            "orders": [now * 1000, error if name == "new" else "ValueError"],
+            "orders": [now * 60_000, error if name == "new" else "ValueError"],
             "mail": [1, "x"],
         }
         info = {"queues": {"orders": 0}, "outcomes": {"orders": [handled, failed]}}
@@ -291,7 +291,7 @@ async def test_a_deploy_that_doubled_the_failures_of_a_task_is_named_with_its_ma
     [worker] = [
         each for each in (await http("GET", "/workers")).json["workers"] if each["name"] == "new"
     ]
-    assert worker["failures"]["orders"] == {"at_ms": now * 1000, "error": error}
+    assert worker["failures"]["orders"] == {"at_ms": now * 60_000, "error": error}
     home = await read_page(open_pages(http), "/")
     assert '<a href="/workers/new">new</a>' in home
     assert f"<code>{error}</code>" in home
@@ -302,6 +302,8 @@ async def test_a_deploy_that_doubled_the_failures_of_a_task_is_named_with_its_ma
     assert f'<td class="mono fill">{error}</td>' in page
     tasks = await read_page(http, "/tasks?queue=orders")
     assert "11 % now, 2 % before" in tasks
+    assert "last error of the queue" in tasks
+    assert f'title="{error}">{error}</span>' in tasks
     assert tasks.index('">failed') < tasks.index("calls/min")  # on a phone the first ones are seen
     assert "v2.4" in tasks
 

@@ -16,6 +16,7 @@ from rsmq.web.pages.formats import show_number
 from rsmq.web.pages.links import with_query
 from rsmq.web.routes.history import NamespaceHistoryJson
 from rsmq.web.routes.task_figures import TasksJson
+from rsmq.web.routes.workers import FailureJson, WorkerJson
 
 MINUTE, HOUR = 60, 3600
 
@@ -128,6 +129,15 @@ def spark_of_sums(values: Sequence[float | None], span: Span) -> tuple[str, ...]
     """Return the small line of what was counted in each step, without a step that is not over."""
     # The current minute is not recorded before it is over.
     return spark_of(values if span.step == MINUTE else without_end(values))
+
+
+def find_failure(
+    workers: Iterable[WorkerJson], queue: str, since_ms: int = 0
+) -> FailureJson | None:
+    """Return the last failure of handlers of a queue, not before a time; None without one."""
+    found = (each["failures"][queue] for each in workers if queue in each["failures"])
+    later = (each for each in found if each["at_ms"] >= since_ms)
+    return max(later, key=lambda each: each["at_ms"], default=None)
 
 
 def count_complete(tasks: TasksJson) -> int:

@@ -24,6 +24,7 @@ from rsmq.web.pages.views.figures import (
     Figure,
     count_complete,
     counted,
+    find_failure,
     history_query,
     spark_of,
 )
@@ -191,12 +192,8 @@ def _failure(alert: AlertJson, workers: list[WorkerJson]) -> FailureJson | None:
     """Return the last error of failing tasks: of the worker that fails the most, or of any."""
     if alert["kind"] not in _FAILING or alert["queue"] is None:
         return None
-    found = [
-        each["failures"][alert["queue"]]
-        for each in workers
-        if alert["queue"] in each["failures"] and alert["worker"] in {None, each["name"]}
-    ]
-    return max(found, key=lambda each: each["at_ms"], default=None)
+    chosen = [each for each in workers if alert["worker"] in {None, each["name"]}]
+    return find_failure(chosen, alert["queue"])
 
 
 def _may_silence(call: PageCall, alert: AlertJson) -> bool:

@@ -20,11 +20,13 @@ from rsmq.web.pages.views.figures import (
     Column,
     Span,
     count_complete,
+    find_failure,
     find_span,
     sortable,
     spark_of,
 )
 from rsmq.web.routes.task_figures import PercentilesJson, TaskJson, TasksJson
+from rsmq.web.routes.workers import FailureJson, WorkerJson, WorkersJson
 from rsmq.web.table import Scope
 
 _DEFAULT = "-calls"
@@ -46,10 +48,11 @@ def _of(percentiles: PercentilesJson | None) -> float:
 
 
 class TaskRow(TaskJson):
-    """A task with its small line, and its failures now and before."""
+    """A task with its small line, its failures now and before, and the last one of its queue."""
 
     spark: tuple[str, ...]
     compared: ComparedFailures | None
+    failure: FailureJson | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,10 @@ class TasksPage:
 
 
 async def _show(call: PageCall) -> TasksPage:
-    """Return the values: a command for each 150 queues and 50 tasks, at most once a minute."""
+    """
+    Return the values: a command for each 150 queues and 50 tasks, at most once a minute, and those
+    of the workers.
+    """
     query, span = call.query, find_span(call.query)
     queue, part = query.get("queue") or None, query.get("q", "").lower()
     read = await call.read_lasting(TasksJson, queue=queue, span=span.name)
@@ -77,16 +83,22 @@ async def _show(call: PageCall) -> TasksPage:
     rows.sort(key=key, reverse=sort.startswith("-"))
     start_ms = min((each["start_ms"] for each in tasks), default=0)
     marks = await read_marks(call, queue, start_ms, time.time() * 1000) if tasks else []
-    shown = [_row_of(each, span, count_complete(read)) for each in rows]
+    workers = (await call.read(WorkersJson))["workers"] if any(map(_failed, rows)) else []
+    shown = [_row_of(each, span, count_complete(read), workers) for each in rows]
     spans = [(each, with_query({**query, "span": each.name})) for each in SPANS]
     return TasksPage(shown, marks, _columns(query), spans, span, query.get("q", ""), queue)
 
 
-def _row_of(task: TaskJson, span: Span, steps: int) -> TaskRow:
+def _failed(task: TaskJson) -> bool:
+    return task["failed"] > 0
+
+
+def _row_of(task: TaskJson, span: Span, steps: int, workers: list[WorkerJson]) -> TaskRow:
     calls, compared = task["calls_by_step"], None
     if span.step == MINUTE:
         compared = compare_failures(calls, task["failed_by_step"])
-    return {**task, "spark": spark_of(calls[:steps]), "compared": compared}
+    failure = find_failure(workers, task["queue"], task["start_ms"]) if _failed(task) else None
+    return {**task, "spark": spark_of(calls[:steps]), "compared": compared, "failure": failure}
 
 
 def _columns(query: Mapping[str, str]) -> list[Column]:
