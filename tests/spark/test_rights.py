@@ -39,6 +39,8 @@ def test_documented_rights_are_sufficient(env, tmp_path, missing):
     query = env.query(queue="q", consumerGroup="group", **user)
     assert [len(rows) for rows in query.run_until_empty()] == [3]
     assert env.scores() == {}
+    query.reader.stop()
+    assert env.raw.hkeys(env.keys().calls) == [b"Spark stream group"]
 
     kinds = {"group": "string", "dedup_id": "string", "expires": "double", "track": "boolean"}
     row = {"message": "e", "group": "g", "dedup_id": "e", "expires": 900.0, "track": True}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from rsmq.explain import Cause, explain_message, explain_queue
 from rsmq.explain.reader import observe_message, observe_queue
 from rsmq.wire.streams import StreamInfo
@@ -107,3 +109,53 @@ def test_a_stream_runs_if_its_entry_cant_be_written(env, queue, caplog):
     assert "The entry of the stream was not written" in caplog.text
     assert observe_queue(env.rsmq, "q").streams == ()
     query.reader.stop()
+
+
+@pytest.mark.parametrize("group", [None, "nightly"])
+def test_the_history_has_the_done_messages_of_a_stream_as_those_of_a_task(env, queue, group):
+    options = {"consumerGroup": group} if group else {}
+    calls, task = env.keys().calls, f"Spark stream {group}" if group else "Spark stream"
+    env.rsmq.send_messages("q", ["a", "b", "c"])
+    query = env.query(maxMessagesPerTrigger=2, **options)
+    query.run_until_empty()
+    assert not env.raw.exists(calls)  # once a minute is enough
+
+    query.reader.consumer.entry.write()
+    assert env.raw.hkeys(calls) == [task.encode()]
+    stored = env.raw.hget(calls, task)
+    query.reader.consumer.entry.write()
+    assert env.raw.hget(calls, task) == stored
+    env.rsmq.send_message("q", "d")
+    query.run_until_empty()
+    query.reader.stop()
+
+    (figures,) = env.rsmq.task_figures(["q"])
+    assert (figures.task, figures.calls, figures.failed, figures.running) == (task, 4, 0, 0)
+    assert sum(figures.calls_by_step) == 4
+    assert figures.duration is not None
+    assert env.raw.hkeys(calls) == [task.encode()]
+
+
+def test_a_message_that_another_consumer_received_is_not_in_the_history_of_the_stream(env, queue):
+    ids = env.rsmq.send_messages("q", ["a", "b"])
+    query = env.query()
+    query.run()
+    env.rsmq.change_message_visibility("q", ids[0], 0)
+    env.rsmq.receive_message("q", vt=100)
+    query.run_until_empty()
+    query.reader.stop()
+
+    (figures,) = env.rsmq.task_figures(["q"])
+    assert figures.calls == 1
+
+
+def test_a_stream_runs_if_its_figures_cant_be_recorded(env, queue, caplog):
+    env.raw.set(env.keys().calls, "of another type")
+    env.rsmq.send_message("q", "m")
+    query = env.query()
+    query.run_until_empty()
+    with caplog.at_level("INFO"):
+        query.reader.stop()
+    assert "q: the figures of the stream were not recorded" in caplog.text
+    assert env.raw.get(env.keys().calls) == b"of another type"
+    assert env.scores() == {}

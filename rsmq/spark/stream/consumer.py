@@ -59,8 +59,10 @@ class StreamConsumer:
         self.queues = StreamQueues(stream, self.ownership.acquire)
         self.records = BatchRecords(stream)
         self.batches = BatchesInFlight()
-        self.parts = BatchParts(stream, self.batches, self.records, self.queues, self.ownership)
         self.entry = StreamEntry(stream, self.queues)
+        self.parts = BatchParts(
+            stream, self.batches, self.records, self.queues, self.ownership, self.entry
+        )
         self._sigterm = sigterm
         self._delay_ends_at: float | None = None
 
@@ -243,6 +245,7 @@ class StreamConsumer:
         if counts:  # the first batch of a query has none, and no messages
             self._refuse_acknowledged(number)
         self.batches.change(number, BatchEvent.PLAN)
+        self.parts.planned_at.setdefault(number, time.monotonic())
         self._refuse_other_namespaces(number, counts)
         found = self.records.read_sizes(number, counts)
         for queue, count in counts.items():

@@ -4,6 +4,7 @@ The parts of a stream's batches: received, extended, released and deleted, each 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,7 +30,7 @@ from rsmq.spark.stream.records import (
     StreamIdentity,
     acknowledge_parts,
 )
-from rsmq.spark.stream.stream_queues import StreamQueues
+from rsmq.spark.stream.stream_queues import StreamEntry, StreamQueues
 
 log = get_logger(__name__)
 
@@ -43,6 +44,7 @@ class BatchParts:
         latest_ms: the Unix time in ms until which messages must be due in this run, so that those
             that come next in their groups are due then; None is any time.
         tally: counts of messages since this process began.
+        planned_at: the times of ``time.monotonic`` at which Spark planned the batches in flight.
     """
 
     stream: StreamIdentity
@@ -50,8 +52,10 @@ class BatchParts:
     records: BatchRecords
     queues: StreamQueues
     ownership: Ownership
+    entry: StreamEntry
     latest_ms: int | None = None
     tally: AcknowledgedCounts = field(default_factory=AcknowledgedCounts)
+    planned_at: dict[int, float] = field(default_factory=dict)
 
     def receive(self, number: int, queue: SparkQueue, part: int, limits: BatchLimits) -> LeasedPart:
         """
@@ -161,6 +165,8 @@ class BatchParts:
         """
         for batch in self.batches.find(BatchState.DONE):
             self.ownership.check()
+            now = time.monotonic()
+            seconds = now - self.planned_at.get(batch.number, now)
             name, before = map(self.stream.name_batch, (batch.number, batch.number - 1))
             earlier = self.records.read_sizes(before.number, batch.earlier_queues)
             for queue, sizes in earlier.items():
@@ -173,10 +179,12 @@ class BatchParts:
             if self.stream.is_named:  # ``find_last`` needs them
                 counts = self.stream.store_counts(batch.queues)
             for queue in batch.queues:
-                parts = len(found.get(queue, ()))
+                parts, done = len(found.get(queue, ())), self.tally.acknowledged
                 acknowledge_parts(queue, name, parts, self.tally, counts, latest_ms=self.latest_ms)
+                self.entry.count_done(queue, self.tally.acknowledged - done, seconds)
                 counts = None  # once is enough
             self.batches.change(batch.number, BatchEvent.ACKNOWLEDGE)
+            self.planned_at.pop(batch.number, None)
 
     def _warn_of_missing(self, batch: Batch, queues: Sequence[SparkQueue]) -> None:
         """Warn of queues without the batch, unless a listener has acknowledged it there."""

@@ -21,6 +21,8 @@ from redis.exceptions import RedisError
 from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.errors.guarded_log import get_logger
 from rsmq.figures.operations import HiddenCounts, sample_hidden
+from rsmq.history.call_operations import record_calls
+from rsmq.history.call_records import CallCounts, bucket_of
 from rsmq.operations.plain import parse_fields
 from rsmq.spark.connections import SparkQueue, SparkServer, make_queue_not_found
 from rsmq.spark.stream.records import StreamIdentity
@@ -31,6 +33,9 @@ from rsmq.wire.streams import ALIVE_MS, MAX_STREAMS, StreamInfo, pack_stream, pa
 
 log = get_logger(__name__)
 
+#: The name of the task under which the history has the messages of streams; that of a consumer
+#: group has the name of the group after it.
+STREAM_TASK = "Spark stream"
 #: How long the list of a stream's queues is reused before they are listed again.
 _LIST_SECONDS = 10.0
 #: How long the backlog of each queue is reported without reading it again, while no batch is
@@ -112,7 +117,8 @@ class StreamQueues:
 
 class StreamEntry:
     """
-    The entry of a stream in each namespace, by which others see it, also while it is idle.
+    The entry of a stream in each namespace, by which others see it, also while it is idle; and its
+    figures in the history of its queues, as those of a task.
 
     Its errors are logged only: a stream does not need it.
 
@@ -125,9 +131,19 @@ class StreamEntry:
         self._queues = queues
         self.received: Counter[SparkQueue] = Counter()
         self._written: Counter[SparkQueue] = Counter()
+        self._lock = threading.Lock()
+        self._done: dict[SparkQueue, CallCounts] = {}
+
+    def count_done(self, queue: SparkQueue, messages: int, seconds: float) -> None:
+        """Count the messages of a queue in a batch that is done, and the time of the batch."""
+        if messages:
+            counts = CallCounts(messages, durations={bucket_of(seconds): messages})
+            with self._lock:
+                self._done.setdefault(queue, CallCounts()).add(counts)
 
     def write(self) -> None:
-        """Write the entries, and delete those of streams that have ended without it."""
+        """Write the entries and figures, and delete entries of streams that ended without it."""
+        self._record_done()
         received = Counter(self.received)
         for server in self._stream.servers:
             counts = {
@@ -153,8 +169,21 @@ class StreamEntry:
             server.call("HSET", key, query, entry)
             server.call("PEXPIRE", key, ALIVE_MS)
 
+    def _record_done(self) -> None:
+        """Record what was counted; if that fails, it is lost, as are the figures of workers."""
+        with self._lock:
+            done, self._done = self._done, {}
+        task = f"{STREAM_TASK} {self._stream.name}" if self._stream.is_named else STREAM_TASK
+        for queue, counts in done.items():
+            minute = int(time.time() // 60)
+            try:
+                queue.server.rsmq.run(record_calls(queue.keys, minute, [(task, counts.pack())]))
+            except (RedisError, RSMQError) as error:
+                log.info("%s: the figures of the stream were not recorded: %s", queue.label, error)
+
     def delete(self) -> None:
-        """Delete the entries, when the stream ends."""
+        """Write the last figures and delete the entries, when the stream ends."""
+        self._record_done()
         for server in self._stream.servers:
             try:
                 server.call("HDEL", server.namespace.streams, self._stream.query)
