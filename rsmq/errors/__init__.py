@@ -446,13 +446,13 @@ class CheckpointSetBack(BatchLost):
 
 
 class LeaseTakenOver(RSMQError):
-    """Another process continues a stream with the lease of this one; ``value`` is its name."""
+    """Another process continues the stream of this one; ``value`` is its name."""
 
     code = "leaseTakenOver"
 
     def __init__(self, lease: str) -> None:
         super().__init__(
-            f"The lease {lease} was taken over by another process, which continues the stream",
+            f"The stream {lease} was taken over by another process, which continues it",
             value=lease,
             hint="Run one query for each checkpoint and each consumerGroup. This one has received "
             "nothing since.",

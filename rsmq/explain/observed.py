@@ -320,7 +320,7 @@ class ObservedMessage:
         quarantine_runs: how often it was run with no other call beside it, without an outcome.
         failed_receive: the receive count at which its handler failed the last time, else 0.
         holder: the worker that has it in flight; None if none of this library has.
-        stream: the lease and the number of the batch of the stream of Spark that has it in flight;
+        stream: the name and the number of the batch of the stream of Spark that has it in flight;
             None if none has.
         job: its record; None if it is not tracked.
         dead: where it is a dead letter, if it is in the dead-letter queue of this queue's policy.

@@ -175,9 +175,9 @@ def _dead_for(worker: WorkerInfo, queue: ObservedQueue) -> str:
 
 def _in_flight(facts: ObservedMessage) -> str:
     if facts.stream is not None:
-        lease, batch = facts.stream
+        stream, batch = facts.stream
         return (
-            f"A stream of Spark has it in batch {batch:,} of its lease {lease}, receive "
+            f"The stream of Spark {stream} has it in its batch {batch:,}, receive "
             f"{facts.receive_count:,}; it is deleted when Spark has stored the batch. If the query "
             f"does not run, it becomes visible again at {_visible_at(facts)}."
         )

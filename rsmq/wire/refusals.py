@@ -59,21 +59,21 @@ def _queue_not_found(hash: str, queues: tuple[str, ...]) -> RSMQError:
 
 
 def _batch_acknowledged(detail: str, _: tuple[str, ...]) -> RSMQError:
-    lease, number, last = detail.rsplit(" ", 2)
-    return make_batch_acknowledged(lease, int(number), int(last))
+    stream, number, last = detail.rsplit(" ", 2)
+    return make_batch_acknowledged(stream, int(number), int(last))
 
 
-def make_batch_acknowledged(lease: str, number: int, last: int) -> CheckpointSetBack:
+def make_batch_acknowledged(stream: str, number: int, last: int) -> CheckpointSetBack:
     """
     Return the error of a query that asks for a batch that was acknowledged.
 
     Args:
-        lease: the name of the lease.
+        stream: the name of the stream.
         number: the number of the batch.
         last: the number of the last batch that was acknowledged.
     """
-    way_out = f": with consumerGroup={lease} it begins behind batch {last}"
-    return CheckpointSetBack(f"lease {lease}", number, last, "acknowledged", way_out)
+    way_out = f": with consumerGroup={stream} it begins behind batch {last}"
+    return CheckpointSetBack(f"stream {stream}", number, last, "acknowledged", way_out)
 
 
 def _message_too_long(detail: str, queues: tuple[str, ...]) -> RSMQError:
@@ -215,5 +215,5 @@ _REFUSALS: dict[str, Callable[[str, tuple[str, ...]], RSMQError]] = {
     RUN_REPLACED: lambda key, _: RunReplaced(key),
     TRASH_OFF: _trash_off,
     CANNOT_UNDO: make_no_undo,
-    LEASE_TAKEN_OVER: lambda lease, _: LeaseTakenOver(lease),
+    LEASE_TAKEN_OVER: lambda stream, _: LeaseTakenOver(stream),
 }

@@ -23,7 +23,7 @@ class StreamInfo:
     A stream of Spark, as of its last entry.
 
     Attributes:
-        name: the name of its lease: its consumer group, or a generated name.
+        name: its consumer group, or a generated name.
         seen_ms: Unix ms of the entry, by the server's clock.
         received: how many messages of each of its queues it has received since the entry before.
     """

@@ -308,7 +308,7 @@ def test_nothing_is_received_for_a_batch_that_was_acknowledged(env, keys):
         with pytest.raises(CheckpointSetBack) as caught:
             lease(env, keys, make_batch("lease", number))
         assert caught.value.text == (
-            "The checkpoint of lease lease was set back, and is older than its queue: it asks for "
+            "The checkpoint of stream lease was set back, and is older than its queue: it asks for "
             f"batch {number}, but batch 2 was acknowledged already"
         )
         assert isinstance(caught.value, BatchLost)
@@ -333,7 +333,7 @@ def test_a_lease_that_was_taken_over_receives_nothing(env, keys):
     assert acknowledged(env)["lease"][::3] == [1, b"successor"]
     before = env.state()
     for part in (0, 1):
-        with pytest.raises(LeaseTakenOver, match="lease lease was taken over"):
+        with pytest.raises(LeaseTakenOver, match="stream lease was taken over"):
             lease(env, keys, make_batch("lease", 2), part)
     assert env.state() == before
     assert lease(env, keys, make_batch("lease", 2, "successor")) == 1
@@ -418,7 +418,7 @@ def test_a_process_whose_lease_was_taken_over_releases_nothing(env, keys):
     namespace = Namespace(env.ns)
     env.rsmq.run(take_over_ownership(namespace, "lease", "successor"))
     before = env.state()
-    with pytest.raises(LeaseTakenOver, match="lease lease was taken over"):
+    with pytest.raises(LeaseTakenOver, match="stream lease was taken over"):
         release(env, keys)
     assert env.state() == before
     assert release(env, keys, make_batch("lease", 1, "successor")) == 1

@@ -149,7 +149,7 @@ def job(state, **options):
             message(stream=("nightly", 1234), unbegun=1, **RECEIVED),
             [Cause.IN_FLIGHT],
             (
-                "A stream of Spark has it in batch 1,234 of its lease nightly, receive 2; it is "
+                "The stream of Spark nightly has it in its batch 1,234, receive 2; it is "
                 "deleted when Spark has stored the batch. If the query does not run, it becomes "
                 "visible again at 12:03:10 UTC (in 40 s)."
             ),

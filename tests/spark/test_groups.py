@@ -116,7 +116,7 @@ def test_batch_that_a_failover_loses_is_an_error_and_its_messages_are_not_lost(s
     query.crash()
     query.start()
     if fails:
-        with pytest.raises(BatchLost, match=r"Batch 2 of lease .* failover"):
+        with pytest.raises(BatchLost, match=r"Batch 2 of stream .* failover"):
             query.finish()
     else:
         assert query.finish() == []

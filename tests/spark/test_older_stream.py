@@ -116,7 +116,7 @@ def test_a_redis_that_has_lost_its_data_is_reported(env, query):
 def test_a_checkpoint_of_another_group_is_refused(env, query):
     other = env.query(kind=OlderQuery, consumerGroup="h")
     other.offsets, other.done = query.offsets, query.done
-    with pytest.raises(InvalidOption, match="the checkpoint is of the lease 'g': pass this name"):
+    with pytest.raises(InvalidOption, match="the checkpoint is of the stream 'g': pass this name"):
         other.run()
 
 

@@ -492,7 +492,7 @@ def test_group_has_one_running_query(env, queue, monkeypatch):
     living.poll()
     rival = env.query(consumerGroup="nightly")
     with pytest.raises(
-        InvalidOption, match="Option consumerGroup: another query that is running has the lease"
+        InvalidOption, match="Option consumerGroup: another query that is running has the stream"
     ):
         rival.poll()
     assert len(living.finish()) == 1
@@ -501,7 +501,7 @@ def test_group_has_one_running_query(env, queue, monkeypatch):
     assert rival.run() == living.sink[1]
     living.restart()
     with pytest.raises(
-        InvalidOption, match="Option consumerGroup: another query that is running has the lease"
+        InvalidOption, match="Option consumerGroup: another query that is running has the stream"
     ):
         living.run()
     assert env.fields()["totalrecv"] == b"1"
@@ -528,7 +528,7 @@ def test_second_query_of_a_group_ends_as_soon_as_the_holder_has_renewed(env, que
     renewal = acquire_ownership(leased.keys, "g", names[0].holder, seconds=5, lifetime=600)
     leased.server.rsmq.run(renewal)
     if is_alive:
-        with pytest.raises(InvalidOption, match="another query that is running has the lease"):
+        with pytest.raises(InvalidOption, match="another query that is running has the stream"):
             rival.acquire([leased])
     else:
         rival.acquire([leased])
@@ -546,7 +546,7 @@ def test_query_fails_after_another_took_over_its_group(env, queue, monkeypatch):
     rival = env.query(consumerGroup="nightly")
     assert len(rival.run()) == 1
     silent.reader.consumer.ownership.renew()
-    with pytest.raises(LeaseTakenOver, match="lease nightly was taken over by another process"):
+    with pytest.raises(LeaseTakenOver, match="stream nightly was taken over by another process"):
         silent.run()
     assert len(env.scores()) == 1
 
@@ -563,7 +563,7 @@ def test_group_has_one_running_query_after_its_queue_was_created_again(env, queu
     env.rsmq.create_queue("q")
     wait_until(lambda: env.raw.hexists(env.keys().leases, "nightly"))
     rival = env.query(consumerGroup="nightly")
-    with pytest.raises(InvalidOption, match="another query that is running has the lease"):
+    with pytest.raises(InvalidOption, match="another query that is running has the stream"):
         rival.poll()
     send(env, 1)
     assert len(living.run()) == 1
@@ -778,7 +778,7 @@ def test_lost_batch_fails_the_query(env, queue, remove):
     query.start()
     if remove == "delete_queue":
         env.rsmq.create_queue("q")
-    with pytest.raises(BatchLost, match=r"Batch 1 of lease .* queue q was purged or deleted"):
+    with pytest.raises(BatchLost, match=r"Batch 1 of stream .* queue q was purged or deleted"):
         query.finish()
 
 

@@ -27,9 +27,7 @@ def test_the_stream_of_a_message_is_named_with_its_batch(env, queue):
         assert observe_message(env.rsmq, "q", id).stream == ("nightly", 1)
         cause = explain(env, id)
         assert cause.cause is Cause.IN_FLIGHT
-        begin = (
-            f"A stream of Spark has it in batch 1 of its lease nightly, receive {receives}; it is"
-        )
+        begin = f"The stream of Spark nightly has it in its batch 1, receive {receives}; it is"
         assert cause.text.startswith(begin)
 
 

@@ -86,9 +86,9 @@ TEXTS = [
     (errors.InvalidOption("vt", "is 1."), "Option vt: is 1."),
     (errors.BatchLost("Gone", hint="Go on."), "Gone. Go on"),
     (
-        errors.CheckpointSetBack("lease l", 5, 7, "acknowledged", ""),
+        errors.CheckpointSetBack("stream l", 5, 7, "acknowledged", ""),
         (
-            "The checkpoint of lease l was set back, and is older than its queue: it asks for "
+            "The checkpoint of stream l was set back, and is older than its queue: it asks for "
             "batch 5, but batch 7 was acknowledged already. New messages "
             "would be lost in sinks that have this batch. Restore the newest "
             "checkpoint, or start with a new checkpointLocation"
@@ -97,7 +97,7 @@ TEXTS = [
     (
         errors.LeaseTakenOver("l"),
         (
-            "The lease l was taken over by another process, which continues the stream. Run one "
+            "The stream l was taken over by another process, which continues it. Run one "
             "query for each checkpoint and each consumerGroup. This one has received nothing since"
         ),
     ),

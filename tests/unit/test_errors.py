@@ -34,17 +34,17 @@ EXAMPLES = [
     (errors.InvalidOption("vt", "is 1.", value="2"), "invalidOption", "Option vt: is 1."),
     (errors.BatchLost("Gone", hint="h"), "batchLost", "Gone"),
     (
-        errors.CheckpointSetBack("lease l", 5, 7, "acknowledged", ""),
+        errors.CheckpointSetBack("stream l", 5, 7, "acknowledged", ""),
         "checkpointSetBack",
         (
-            "The checkpoint of lease l was set back, and is older than its queue: it asks for "
+            "The checkpoint of stream l was set back, and is older than its queue: it asks for "
             "batch 5, but batch 7 was acknowledged already"
         ),
     ),
     (
         errors.LeaseTakenOver("l"),
         "leaseTakenOver",
-        "The lease l was taken over by another process, which continues the stream",
+        "The stream l was taken over by another process, which continues it",
     ),
     (
         errors.NewerVersion("The checkpoint", 2),

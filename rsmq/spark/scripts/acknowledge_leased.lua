@@ -4,9 +4,9 @@
 --
 -- KEYS[1] hash      hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset      sorted set  the queue's message ids
--- KEYS[3] leases    hash        receipts by lease, batch and part
+-- KEYS[3] leases    hash        receipts by stream, batch and part
 -- KEYS[4] acked     hash        the last acknowledged batch of each query, as in fragments/acknowledged.lua
--- ARGV[1] lease     string      name of the lease
+-- ARGV[1] stream    string      name of the stream
 -- ARGV[2] batch     integer     number of the batch
 -- ARGV[3] part      integer     number of the part
 -- ARGV[4] lifetime  integer     ms until the number of the batch is deleted
@@ -28,12 +28,12 @@
 -- @include leaving.lua
 
 local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local lease, batch, part, lifetime, query, counts = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local stream, batch, part, lifetime, query, counts = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local latest = ARGV[7]
 
 allow_removal(zset, hash)
 note_acknowledged(acked, query, tonumber(batch), lifetime, nil, counts)
-part = lease .. ':' .. batch .. ':' .. part
+part = stream .. ':' .. batch .. ':' .. part
 local ids, counts, packed = receipts_of(leases, part)
 if not ids then
   return {0, 0}

@@ -1,8 +1,8 @@
 -- Deletes batches whose lifetime is over, and leases whose holder does not renew them any more: their queries
 -- have ended. Consumers could receive the messages again since their visibility timeouts ended.
 --
--- KEYS[1] leases  hash  receipts by lease, batch and part; for a batch the ms when it is deleted, and
---                       the sizes of its parts; for a lease its holder, and the ms until when
+-- KEYS[1] leases  hash  receipts by stream, batch and part; for a batch the ms when it is deleted, and
+--                       the sizes of its parts; for a stream its holder, and the ms until when
 --
 -- returns the number of deleted fields
 -- errors  none

@@ -3,8 +3,8 @@
 --
 -- KEYS[1] hash      hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset      sorted set  the queue's message ids
--- KEYS[3] leases    hash        receipts by lease, batch and part
--- ARGV[1] part      string      name of the lease, numbers of batch and part
+-- KEYS[3] leases    hash        receipts by stream, batch and part
+-- ARGV[1] part      string      name of the stream, numbers of batch and part
 -- ARGV[2] vt        integer     ms to hide them, from now; never shortens a visibility timeout
 -- ARGV[3] lifetime  integer     ms until the receipts are deleted
 --

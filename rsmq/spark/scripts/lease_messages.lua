@@ -1,14 +1,14 @@
--- Receives due messages for a lease, hides them as receive_messages.lua does, and stores their receipts as a
--- part of a batch of the lease. If the part exists already, changes nothing. For a batch that was acknowledged,
--- receives nothing: the query has gone back to an older checkpoint. For a process whose lease another one has
+-- Receives due messages for a stream, hides them as receive_messages.lua does, and stores their receipts as a
+-- part of a batch of the stream. If the part exists already, changes nothing. For a batch that was acknowledged,
+-- receives nothing: the query has gone back to an older checkpoint. For a process whose stream another one has
 -- taken over, receives nothing either.
 --
 -- KEYS[1] hash        hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset        sorted set  the queue's message ids
--- KEYS[3] leases      hash        receipts by lease, batch and part; for a batch the ms when it is
+-- KEYS[3] leases      hash        receipts by stream, batch and part; for a batch the ms when it is
 --                                 deleted, and the sizes of its parts
 -- KEYS[4] acked       hash        the last acknowledged batch of each query, as in fragments/acknowledged.lua
--- ARGV[1] lease       string      name of the lease
+-- ARGV[1] stream      string      name of the stream
 -- ARGV[2] number      integer     number of the batch
 -- ARGV[3] part        integer     number of the part, from 0
 -- ARGV[4] most        integer     the most messages to receive
@@ -42,7 +42,7 @@
 -- @include expired.lua
 
 local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local lease, number, part, most, room = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local stream, number, part, most, room = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local vt, latest, lifetime = ARGV[6], ARGV[7], ARGV[8]
 local namespace, target, limit, query, holder = ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13]
 local first, extends = ARGV[14], ARGV[15]
@@ -53,16 +53,16 @@ if not stored then
 end
 local last, stored_holder = highest_of(acked, query)
 if (stored_holder or holder) ~= holder then
-  return redis.error_reply('LEASETAKENOVER ' .. lease)
+  return redis.error_reply('LEASETAKENOVER ' .. stream)
 end
-local batch = lease .. ':' .. number
+local batch = stream .. ':' .. number
 local sizes = redis.call('HGET', leases, batch)
 sizes = sizes and cmsgpack.unpack(sizes) or {0}
 if sizes[part + 2] then
   return {sizes[part + 2], -1, 1, 0}
 end
 if last and last >= tonumber(number) then
-  return redis.error_reply('BATCHACKNOWLEDGED ' .. lease .. ' ' .. number .. ' ' .. digits(last))
+  return redis.error_reply('BATCHACKNOWLEDGED ' .. stream .. ' ' .. number .. ' ' .. digits(last))
 end
 allow_removal(zset, hash)
 local has_own = target ~= ''

@@ -5,9 +5,9 @@
 --
 -- KEYS[1] hash    hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset    sorted set  the queue's message ids
--- KEYS[3] leases  hash        receipts by lease, batch and part
--- KEYS[4] acked   hash        the holder of each query's lease, as in fragments/highest.lua
--- ARGV[1] lease   string      name of the lease
+-- KEYS[3] leases  hash        receipts by stream, batch and part
+-- KEYS[4] acked   hash        the holder of each query, as in fragments/highest.lua
+-- ARGV[1] stream  string      name of the stream
 -- ARGV[2] number  integer     number of the batch
 -- ARGV[3] part    integer     number of the part, from 0
 -- ARGV[4] query   string      the query's name in `acked`
@@ -24,7 +24,7 @@
 -- @include highest.lua
 
 local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local lease, number, part, query, holder, policy = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local stream, number, part, query, holder, policy = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 -- Returns the ms at which a message was sent; that of its receive, if its id is none of Node's form or has a later time.
 local function place_of(id, received)
@@ -37,9 +37,9 @@ end
 allow_when_full(zset)
 local _, stored_holder = highest_of(acked, query)
 if (stored_holder or holder) ~= holder then
-  return redis.error_reply('LEASETAKENOVER ' .. lease)
+  return redis.error_reply('LEASETAKENOVER ' .. stream)
 end
-local batch = lease .. ':' .. number
+local batch = stream .. ':' .. number
 local stored = redis.call('HGET', leases, batch)
 local sizes = stored and cmsgpack.unpack(stored) or {}
 if #sizes - 2 ~= tonumber(part) then

@@ -1,4 +1,4 @@
--- Takes over the lease of a query, so that lease_messages.lua refuses every other process.
+-- Takes over the stream of a query, so that lease_messages.lua refuses every other process.
 --
 -- KEYS[1] acked     hash     the last acknowledged batch of each query, as in fragments/acknowledged.lua
 -- ARGV[1] query     string   the query's name in `acked`

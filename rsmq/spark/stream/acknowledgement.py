@@ -154,8 +154,8 @@ class AcknowledgeListener(StreamingQueryListener):
                 continue
             if lost:
                 log.warning(
-                    "Batch %s of lease %s is done. Other consumers had received %s of its messages "
-                    "meanwhile; these are not deleted.",
+                    "Batch %s of stream %s is done. Other consumers had received %s of its "
+                    "messages meanwhile; these are not deleted.",
                     offset["batch"],
                     offset["lease"],
                     lost,

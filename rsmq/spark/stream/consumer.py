@@ -53,7 +53,7 @@ class StreamConsumer:
         self.idle_wait = IdleWait(stream.options.idle_wait)
         self.background = SuccessiveThreads("rsmq-ahead")
         self.heartbeat = Timer(
-            "rsmq-lease", f"The heartbeat of lease {self.name}", min(1.0, stream.options.vt / 10)
+            "rsmq-lease", f"The heartbeat of stream {self.name}", min(1.0, stream.options.vt / 10)
         )
         self.ownership = Ownership(stream, sigterm.sleep)
         self.queues = StreamQueues(stream, self.ownership.acquire)
@@ -279,7 +279,7 @@ class StreamConsumer:
         if number <= acknowledged:
             raise make_batch_acknowledged(self.name, number, acknowledged)
         text = (
-            f"Batch {number} of lease {self.name} is no longer in Redis: queue {label} was "
+            f"Batch {number} of stream {self.name} is no longer in Redis: queue {label} was "
             "purged or deleted, Redis lost data, such as in a failover, or the query was down for "
             "longer than leaseRetention"
         )

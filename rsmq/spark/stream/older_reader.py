@@ -85,7 +85,7 @@ class OlderStreamReader(StreamReader):
         if start["lease"] != end["lease"]:
             raise InvalidOption(
                 "consumerGroup",
-                f"the checkpoint is of the lease {show(start['lease'])}: pass this name, or start "
+                f"the checkpoint is of the stream {show(start['lease'])}: pass this name, or start "
                 "with a new checkpointLocation.",
                 value=end["lease"],
             )
@@ -94,7 +94,7 @@ class OlderStreamReader(StreamReader):
             consumer = self._get_consumer(end["lease"])
             if consumer.records.is_in_flight(number, consumer.queues.get()):
                 raise NotPossible(
-                    f"The checkpoint of lease {end['lease']} lacks batch {number}, which is in "
+                    f"The checkpoint of stream {end['lease']} lacks batch {number}, which is in "
                     f"flight: the query has used another checkpoint, which ends with batch "
                     f"{number} or {end['batch']}",
                     value=number,
@@ -105,7 +105,7 @@ class OlderStreamReader(StreamReader):
             raise make_batch_acknowledged(end["lease"], number, end["batch"] - 1)
         if end["batch"] < start["batch"]:
             raise BatchLost(
-                f"Batch {start['batch']} of lease {start['lease']} is not known in Redis, whose "
+                f"Batch {start['batch']} of stream {start['lease']} is not known in Redis, whose "
                 f"last batch is {end['batch']}: Redis has lost data",
                 value=start["batch"],
                 hint="Start with a new checkpointLocation.",

@@ -75,7 +75,7 @@ class Ownership:
                 name = self._stream.name
                 raise InvalidOption(
                     "consumerGroup",
-                    f"another query that is running has the lease {name}. Give this query "
+                    f"another query that is running has the stream {name}. Give this query "
                     "another name or none, or stop the other.",
                     value=name,
                 )
@@ -137,4 +137,4 @@ class Ownership:
                 queue.server.rsmq.run(release_ownership(queue.keys, name, holder))
             except (RedisError, RSMQError) as error:  # the successor waits
                 failed.add(queue.server)
-                log.warning("The lease %s was not released: %s", name, error)
+                log.warning("The stream %s was not released: %s", name, error)

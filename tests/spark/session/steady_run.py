@@ -136,7 +136,9 @@ class SteadyRun:
                 bodies = [
                     f"{query} {n} {group} {'x' * 100}" for n, group in enumerate(groups, first)
                 ]
-                self._rsmq.send_messages(query, bodies, groups=groups)
+                # With ids, the client repeats a call whose reply a busy server sends too late.
+                ids = [f"{query}-{n}" for n in range(first, first + len(bodies))]
+                self._rsmq.send_messages(query, bodies, groups=groups, dedup_ids=ids)
                 self.sent[query] += len(bodies)
                 call = {"query": query, "first": first, "messages": len(bodies)}
                 with self._ledger.open("a") as ledger:

@@ -53,7 +53,7 @@ def run(spark, stream, connection, finish, rsmq, server, ns, tmp_path):
     return run
 
 
-SET_BACK = r"The checkpoint of lease .* was set back, and is older than its queue"
+SET_BACK = r"The checkpoint of stream .* was set back, and is older than its queue"
 
 #: The archive compares the folder with the checkpoint before the query starts.
 ERRORS = {"archive": "which .*checkpoint does not have"}
@@ -98,7 +98,7 @@ def test_new_checkpoint_of_a_named_lease_starts_after_the_last_done_batch(
     run("parquet", consumerGroup="nightly")
     set_back(tmp_path / "checkpoint", batches=2)
     rsmq.send_messages("q", [f"new {n}" for n in range(15)])
-    with pytest.raises(Exception, match=r"lease nightly was set back.* batch 2, but batch 3"):
+    with pytest.raises(Exception, match=r"stream nightly was set back.* batch 2, but batch 3"):
         run("parquet", consumerGroup="nightly")
 
     run("parquet", "another", consumerGroup="nightly")

@@ -1,16 +1,16 @@
 -- Streams of Spark, which keep the receipts of their batches beside a queue: PROTOCOL.md has their form.
 -- @include local_keys.lua
 
--- Returns {lease, number of the batch} of the stream that has received a message last, as far as it has not acknowledged it; of
+-- Returns {stream, number of the batch} of the stream that has received a message last, as far as it has not acknowledged it; of
 -- the first 500 parts of batches. The receive count of the message is 1, or is in the receipts.
 local function stream_of(zset, id, count)
   local leases, asked = zset .. ':x:leases', 0
   require_local('EXISTS', zset, leases)
   local fields = redis.pcall('HKEYS', leases)
   for _, field in ipairs(fields.err and {} or fields) do
-    local lease, number = string.match(field, '^(.*):(%d+):%d+$')
-    asked = asked + (lease and 1 or 0)
-    local packed = lease and asked <= 500 and redis.call('HGET', leases, field)
+    local stream, number = string.match(field, '^(.*):(%d+):%d+$')
+    asked = asked + (stream and 1 or 0)
+    local packed = stream and asked <= 500 and redis.call('HGET', leases, field)
     if packed and string.find(packed, id, 1, true) then
       local _, ids, again = unpack(cmsgpack.unpack(packed))
       local received = '1'
@@ -20,7 +20,7 @@ local function stream_of(zset, id, count)
         end
       end
       if received == count then
-        return {lease, number}
+        return {stream, number}
       end
     end
   end

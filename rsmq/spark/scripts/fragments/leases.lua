@@ -1,4 +1,4 @@
--- The receipts of a lease: parts of batches, each {ms of the receive, {id ...}, {place, receive count,
+-- The receipts of a stream: parts of batches, each {ms of the receive, {id ...}, {place, receive count,
 -- first-received ms, place ...} of the messages that were received before, {place ...} of those that are behind the one
 -- before them in their group; may be missing}. All other messages of the part were received for the first time.
 -- @include variadic.lua
