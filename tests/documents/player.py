@@ -44,7 +44,8 @@ class Player:
     """
     Runs blocks in order: Python in one interpreter, shell commands by bash with ``set -e``.
 
-    Addresses with the port 6379 become those of the test's server. Nothing may be written to the
+    Addresses with the port 6379 become those of the test's server, and a wait of at least ten
+    seconds may take as long as any wait of a test. Nothing may be written to the
     standard error of the interpreter, unless ``is_silent`` is False. ``preloaded`` starts the
     interpreter, and the commands of ``rsmq`` that do not run in the background. ``python`` is the
     interpreter of another environment, whose rsmq is used in place of this clone's.
@@ -97,6 +98,7 @@ class Player:
         code = block.code.replace("127.0.0.1:6379", f"127.0.0.1:{self._server.port}").replace(
             "port=6379", f"port={self._server.port}"
         )
+        code = re.sub(r"\btimeout=\d\d\b", f"timeout={WAIT_SECONDS}", code)
         if block.how == "file":
             (self.folder / block.file).write_text(code)
         elif block.how == "background":
