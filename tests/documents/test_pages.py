@@ -142,7 +142,9 @@ WITH_SPARK = {"spark.md", "spark-places.md", "spark-recipes.md", "spark-sql.md"}
 
 @pytest.fixture(scope="session")
 def preloaded(tmp_path_factory):
-    started = Preloaded(tmp_path_factory.mktemp("preloaded"))
+    folder = tmp_path_factory.mktemp("preloaded")
+    # The client of asyncio is imported when its name is read.
+    started = Preloaded(folder, "rsmq.client", "rsmq.aio", options=("-W", "error"))
     yield started
     started.close()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents.preloaded import Preloaded
 from tests.scale import SOAK, WAIT_SECONDS
 
 ROOT = Path(__file__).parents[3]
@@ -34,6 +35,21 @@ def submit_arguments(java_options):
     )
 
 
+#: The variable with the program that forks the processes of Python which Spark starts. Without it
+#: they are new ones, as they are in the soak, and where a test kills them or has another PySpark.
+FORKS = "RSMQ_TEST_FORKS"
+#: What such processes import. Spark starts one for each kind of call, and for each stream.
+_MODULES = (
+    "pyspark.worker", "pyspark.sql.streaming.python_streaming_source_runner",
+    *(f"pyspark.sql.worker.{name}" for name in (
+        "commit_data_source_write", "create_data_source", "data_source_pushdown_filters",
+        "lookup_data_sources", "plan_data_source_read", "python_streaming_sink_runner",
+        "write_into_data_source",
+    )),
+    "rsmq.spark.source", "rsmq.spark.read.batch_read", "rsmq.spark.stream.reader",
+    "rsmq.spark.write.sink",
+)  # fmt: skip
+
 #: The environment of every JVM of these tests.
 ENVIRONMENT = {
     "PYSPARK_PYTHON": str(Path(__file__).with_name("python")),
@@ -42,6 +58,17 @@ ENVIRONMENT = {
     "SPARK_LOCAL_IP": "127.0.0.1",
     "PYSPARK_SUBMIT_ARGS": submit_arguments(JAVA_OPTIONS),
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forks(tmp_path_factory):
+    if SOAK:
+        yield
+        return
+    server = Preloaded(tmp_path_factory.mktemp("python"), *_MODULES)
+    ENVIRONMENT[FORKS] = str(server.python)
+    yield
+    server.close()
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from tests.spark.session.conftest import ENVIRONMENT, ROOT
+from tests.spark.session.conftest import ENVIRONMENT, FORKS, ROOT
 from tests.spark.session.fatal import BATCH, MARK, POINT
 
 
@@ -25,7 +25,8 @@ class Job:
     def start(self, point="", batch=1):
         self._mark.unlink(missing_ok=True)
         environment = {
-            **os.environ, **ENVIRONMENT, POINT: point, BATCH: str(batch), MARK: str(self._mark),
+            **os.environ, **ENVIRONMENT, FORKS: "",
+            POINT: point, BATCH: str(batch), MARK: str(self._mark),
         }  # fmt: skip
         with self._log.open("ab") as log:
             return subprocess.Popen(

@@ -19,7 +19,7 @@ from tests.scale import WAIT_SECONDS
 from tests.sentinels import SentinelGroup
 from tests.servers import Server, redis_7
 from tests.spark.session import kill_checker, processes, steady_job
-from tests.spark.session.conftest import ENVIRONMENT, ROOT, SHORT, submit_arguments
+from tests.spark.session.conftest import ENVIRONMENT, FORKS, ROOT, SHORT, submit_arguments
 from tests.spark.session.standalone import SPARK_HOME, run_cluster
 
 NS = "soak"
@@ -119,7 +119,7 @@ class SteadyRun:
         name, _, value = self._variable.partition("=")
         arguments = f"--driver-memory 512m {submit_arguments(SHORT)}"
         environment = {
-            **os.environ, **ENVIRONMENT, "SPARK_HOME": str(self._home), name: value,
+            **os.environ, **ENVIRONMENT, FORKS: "", "SPARK_HOME": str(self._home), name: value,
             "PYSPARK_SUBMIT_ARGS": arguments,
         }  # fmt: skip
         with self.log.open("ab") as log:

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 
 from tests.scale import SOAK
-from tests.spark.session.conftest import ENVIRONMENT, ROOT
+from tests.spark.session.conftest import ENVIRONMENT, FORKS, ROOT
 from tests.spark.session.killed import assert_nothing_left
 
 EARLIER = ROOT / "compat" / "earlier" / "rsmq-34ae4f1.zip"
@@ -27,7 +27,8 @@ def start(version, server, ns, folder):
                 sys.executable, ROOT / "compat" / "earlier" / "stream.py", server.url, ns,
                 str(folder / "checkpoint"),
             ],
-            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(version)}, stdout=file, stderr=file,
+            env={**os.environ, **ENVIRONMENT, FORKS: "", "PYTHONPATH": str(version)},
+            stdout=file, stderr=file,
             start_new_session=True,
             cwd=folder,  # Spark's processes import from the working folder first
         )  # fmt: skip
