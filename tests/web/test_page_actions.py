@@ -101,13 +101,14 @@ def test_the_words_of_a_button_are_in_the_title_of_its_page(action):
 
 #: Answers with what the texts afterwards name.
 _ANSWER = {
-    "changed": 1, "id": "i", "ids": ["i"], "messages": ["i"], "left": (), "done": 1, "released": 1,
+    "changed": 1, "id": "i", "ids": ["i"], "messages": ["i"], "left": 0, "done": 1, "released": 1,
     "operation": None, "kind": "redrive", "queue": "q", "repairs": [], "arguments": {},
     "result": "cancelled",
 }  # fmt: skip
 _ANSWERS = {
     "undo": {**_ANSWER, "kind": "purge", "messages": 1, "in_queue": 0},
     "delete-group": {**_ANSWER, "kind": "delete"},
+    "repair": {**_ANSWER, "left": ()},
 }
 
 
