@@ -137,6 +137,9 @@ def test_a_list_that_looks_at_many_messages_is_not_refreshed(run, monkeypatch):
             # Twice as long, or more, while Redis answers slowly.
             seconds = float(re.search(r'data-refresh="([\d.]+)"', page)[1])
             assert (seconds >= 2) if is_refreshed else (seconds == 0)
+        monkeypatch.setattr("rsmq.web.search.MAX_SECONDS", 0)  # ends after one step
+        page = (await http("GET", "/queues/q/messages?filter=body:c")).content.decode()
+        assert 'data-refresh="0' in page
 
     run(test)
 

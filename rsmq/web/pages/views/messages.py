@@ -28,7 +28,8 @@ from rsmq.web.table import Scope
 _LIMIT = 50
 _LINE_CHARACTERS = 160
 _VALUE_CHARACTERS = 60
-#: A page whose reading looks at more messages is not asked for again by itself.
+#: A page whose reading looks at more messages, or is cut by its time, is not asked for again by
+#: itself.
 _LIVE_SCAN = 400
 _STATES = (
     (None, "All"), ("visible", "Visible"), ("in_flight", "In flight"), ("retrying", "Retrying"),
@@ -124,6 +125,7 @@ async def _show(call: PageCall) -> MessagesPage:
     following = page["cursor"] and with_query(
         {**rest, "cursor": page["cursor"], "scanned": scanned if text else None}
     )
+    is_cut = len(page["messages"]) < _LIMIT and page["cursor"] is not None
     is_dead = sources is not None or any(each["reason"] for each in page["messages"])
     actions = actions_on(
         call, names["queue"], is_dead=is_dead, is_due_later=state in {"delayed", "retrying"}
@@ -133,8 +135,8 @@ async def _show(call: PageCall) -> MessagesPage:
         queue, _tabs(queue, counts, rest), text, state, query.get("cols", ""),
         [title for title, _ in columns], problem,
         [_row(each, columns) for each in page["messages"]], scanned,
-        is_live=page["scanned"] <= _LIVE_SCAN,
-        is_cut=len(page["messages"]) < _LIMIT and page["cursor"] is not None, next=following,
+        is_live=page["scanned"] <= _LIVE_SCAN and not is_cut,
+        is_cut=is_cut, next=following,
         first=(with_query(rest) or "?") if "cursor" in query else None,
         actions=actions,
         on_all=[each for each in matching if each in BY_NAME] if text or state else [],
