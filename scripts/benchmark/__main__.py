@@ -18,9 +18,9 @@ from redis.exceptions import RedisError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from scripts.benchmark import costs, depth, machine, pushes
+from scripts.benchmark import costs, depth, machine, mixed, pushes
 from scripts.benchmark.compare import NotComparable, compare, read_results
-from scripts.benchmark.contender import FOLDER, Contender, ContenderFailed
+from scripts.benchmark.contender import CONTENDERS, Contender, ContenderFailed
 from scripts.benchmark.costs_report import report as report_costs
 from scripts.benchmark.figures import Track
 from scripts.benchmark.report import report
@@ -31,29 +31,6 @@ from scripts.benchmark.wakeup import WakeUp
 from scripts.benchmark.worker_cases import HANDLER_TIME_CASES, WORKER_CASES
 from scripts.benchmark.workers import Workers
 
-
-def _python(program: str, environment: str = "") -> list[str]:
-    """Return the command of a Python program, in this environment or in another one."""
-    path = str(FOLDER / "python" / program)
-    if not environment:
-        return [sys.executable, path]
-    # -E: PYTHONPATH might lead to this library, whose package is named like PyRSMQ's.
-    return [str(FOLDER / "python" / environment / "bin" / "python"), "-E", path]
-
-
-CONTENDERS = {
-    "ours": _python("ours.py"),
-    "waiting": _python("waiting.py"),
-    "pyrsmq": _python("pyrsmq.py", ".venv"),
-    "node": ["node", str(FOLDER / "node" / "rsmq.js")],
-    "bullmq": ["node", str(FOLDER / "node" / "bullmq.js")],
-    "php": ["php", str(FOLDER / "php" / "rsmq.php")],
-    "our_worker": _python("our_worker.py"),
-    "rq": _python("rq_worker.py", ".venv-workers"),
-    "dramatiq": _python("dramatiq_worker.py", ".venv-workers"),
-    "saq": _python("saq_worker.py", ".venv-workers"),
-    "arq": _python("arq_worker.py", ".venv-workers"),
-}
 CLIENTS = ("ours", "node", "pyrsmq", "php", "bullmq")
 WORKERS = ("ours", "our_worker", "rq", "dramatiq", "saq", "arq", "bullmq")
 WAITERS = ("node", "waiting")
@@ -75,6 +52,8 @@ class Method:
     wake_up_messages: int
     depth_rounds: int
     depths: tuple[int, ...]
+    mixed_rounds: int
+    mixed_cycles: int
     push_rounds: int
     push_messages: int
 
@@ -91,6 +70,8 @@ FULL = Method(
     wake_up_messages=20,
     depth_rounds=30,
     depths=(1_000, 10_000, 100_000, 1_000_000),
+    mixed_rounds=5,
+    mixed_cycles=20,
     push_rounds=10,
     push_messages=4_000,
 )
@@ -106,6 +87,8 @@ QUICK = Method(
     wake_up_messages=5,
     depth_rounds=2,
     depths=(1_000, 10_000),
+    mixed_rounds=2,
+    mixed_cycles=1,
     push_rounds=2,
     push_messages=200,
 )
@@ -134,6 +117,7 @@ def measure(method: Method, track: Track, *, only_workers: bool) -> dict[str, An
             results["wake_up"] = WakeUp(server, contenders["node"], contenders["waiting"]).measure(
                 method.wake_up_rounds, method.wake_up_messages, track
             )
+        results["mixed"] = mixed.measure(method.mixed_rounds, method.mixed_cycles, track)
     with ExitStack() as stack:
         workers = Workers(*_start(stack, WORKERS))
         results["workers_on_all"] = workers.measure(

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from scripts.benchmark import cases, pushes, worker_cases
+from scripts.benchmark import cases, mixed, pushes, worker_cases
 from scripts.benchmark.figures import table
 
 Results = dict[str, Any]
@@ -26,6 +26,7 @@ Group = tuple[Any, ...]
 PEERS = {
     *(case.label for case in cases.CASES if case.process in {"node", "pyrsmq", "php", "bullmq"}),
     *(each.label for each in worker_cases.DIFFERENCES if not each.label.startswith("rsmq")),
+    mixed.NODE,
     pushes.PLAIN,
 }
 #: One change in twenty is larger by chance.
@@ -163,6 +164,10 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
             label, sleep_ms = each["contender"], each.get("sleep_ms", 0)
             name = f"{part}, {sleep_ms} ms, {each['at_a_time']} at a time: {label}"
             yield name, _figure((part, sleep_ms), label, each["jobs_per_second"])
+    for each in results.get("mixed", ()):
+        label, at_a_time = each["contender"], each["at_a_time"]
+        name = f"mixed traffic, {at_a_time} at a time: {label}"
+        yield name, _figure(("mixed",), label, each["messages_per_second"])
     for label, rates in results.get("pushes", {}).get("rates", {}).items():
         yield f"pushes: {label}", _figure(("pushes",), label, rates)
 

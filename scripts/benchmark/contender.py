@@ -9,11 +9,36 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Self
 
 FOLDER = Path(__file__).parent
 STOP_TIMEOUT_SECONDS = 10.0
+
+
+def _python(program: str, environment: str = "") -> list[str]:
+    """Return the command of a Python program, in this environment or in another one."""
+    path = str(FOLDER / "python" / program)
+    if not environment:
+        return [sys.executable, path]
+    # -E: PYTHONPATH might lead to this library, whose package is named like PyRSMQ's.
+    return [str(FOLDER / "python" / environment / "bin" / "python"), "-E", path]
+
+
+CONTENDERS = {
+    "ours": _python("ours.py"),
+    "waiting": _python("waiting.py"),
+    "pyrsmq": _python("pyrsmq.py", ".venv"),
+    "node": ["node", str(FOLDER / "node" / "rsmq.js")],
+    "bullmq": ["node", str(FOLDER / "node" / "bullmq.js")],
+    "php": ["php", str(FOLDER / "php" / "rsmq.php")],
+    "our_worker": _python("our_worker.py"),
+    "rq": _python("rq_worker.py", ".venv-workers"),
+    "dramatiq": _python("dramatiq_worker.py", ".venv-workers"),
+    "saq": _python("saq_worker.py", ".venv-workers"),
+    "arq": _python("arq_worker.py", ".venv-workers"),
+}
 
 
 class ContenderFailed(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from scripts.benchmark import mixed
 from scripts.benchmark.cases import CASES, LARGE, LIMITS, OURS, SMALL, Action
 from scripts.benchmark.figures import show_digits, table
 from scripts.benchmark.pushes import WEBHOOK
@@ -39,7 +40,8 @@ def report(results: Results) -> str:
         _pushes(results),
     ]
     if clients:
-        sections += ["## Wake-up\n", _wake_up(results), "## Depth\n", _depth(results)]
+        sections += ["## Wake-up\n", _wake_up(results), "## Mixed traffic\n"]
+        sections += [mixed.report(results["mixed"]), "## Depth\n", _depth(results)]
     return "\n".join(sections)
 
 

@@ -203,6 +203,7 @@ def test_the_table_of_findings_is_that_of_the_catalogue():
 SEPARATE_RUNS = {
     "## Spark": "bench-spark.md",
     "## At rest": "costs.md",
+    "## Mixed traffic": "mixed.md",
 }
 
 
@@ -216,7 +217,9 @@ def check_measured(text, file):
     assert "quick run" not in measured
 
 
-@pytest.mark.parametrize(("heading", "file"), SEPARATE_RUNS.items(), ids=["spark", "costs"])
+@pytest.mark.parametrize(
+    ("heading", "file"), SEPARATE_RUNS.items(), ids=["spark", "costs", "mixed"]
+)
 def test_the_figures_of_a_section_are_those_of_its_run(heading, file):
     check_measured(read_section("benchmarks.md", heading), file)
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import time
+
 import pytest
+import redis
 
 from rsmq import RSMQ, Partitions
+from scripts.benchmark import mixed
+from scripts.benchmark.compare import compare
+from scripts.benchmark.delay import DelayProxy
 from scripts.benchmark.scale_partitions import (
     BATCH,
     Control,
@@ -12,6 +19,7 @@ from scripts.benchmark.scale_partitions import (
     in_batches,
     one_by_one,
 )
+from tests.nodes import wait_until
 
 COUNT = 6
 
@@ -54,3 +62,66 @@ def test_the_price_of_the_control_is_added_to_that_of_one_namespace():
 
     assert against_control([(one, many, control_one, control_many)] * 3) == pytest.approx(1.0)
     assert against_control([(one, many, control_one, control_one)]) == pytest.approx(1.2)
+
+
+def test_the_proxy_delays_both_directions_and_keeps_the_order(server):
+    with DelayProxy(server.port, 0.05) as proxy:
+        connection = redis.Connection(port=proxy.port, protocol=2)
+        connection.connect()
+        begin = time.monotonic()
+        for number in range(300):
+            connection.send_command("ECHO", f"{number:05}" * 1000)
+        replies = [connection.read_response() for _ in range(300)]
+        seconds = time.monotonic() - begin
+        connection.disconnect()
+
+    assert replies == [f"{number:05}".encode() * 1000 for number in range(300)]
+    assert seconds >= 0.05
+
+
+def test_the_proxy_closes_what_a_side_closes(server):
+    with DelayProxy(server.port, 0.001) as proxy:
+        with socket.create_connection(("127.0.0.1", proxy.port)) as connection:
+            connection.sendall(b"PING\r\nQUIT\r\n")
+            answer = connection.makefile("rb").read()
+        gone = redis.Redis(port=proxy.port, client_name="gone")
+        gone.ping()
+        gone.close()
+        with server.raw() as raw:
+            wait_until(lambda: not [each for each in raw.client_list() if each["name"] == "gone"])
+
+    assert answer == b"+PONG\r\n+OK\r\n"
+
+
+def test_mixed_traffic_of_all_clients_is_measured(monkeypatch):
+    monkeypatch.setattr(mixed, "AT_A_TIME", (4,))
+    monkeypatch.setattr(mixed, "ROUND_TRIP_SECONDS", 0.002)
+    results = mixed.measure(2, 5, lambda schedule, description: schedule)
+
+    assert [each["contender"] for each in results] == [*mixed.KINDS]
+    for each in results:
+        assert each["call_p99_ms"] >= each["call_p50_ms"] >= 2
+        assert 0 < each["messages_per_second"]["median"] <= 4 / 0.006
+        assert each["client_cpu_us"] > 0
+    text = mixed.report(results)
+    assert [line.split(" | ")[:2] for line in text.splitlines()[2:5]] == [
+        [f"| {kind}", "4"] for kind in mixed.KINDS
+    ]
+
+
+def test_mixed_traffic_is_compared_with_a_saved_run():
+    def run(rate):
+        rates = {"median": rate, "middle_half": [rate * 0.99, rate * 1.01], "readings": [rate] * 5}
+        figures = dict.fromkeys(mixed.KINDS, rates)
+        figures[mixed.NODE] = {**rates, "median": 100, "middle_half": [99, 101]}
+        return {
+            "command": "scripts/bench", "date": "2026-12-01", "quick": False, "versions": {},
+            "machine": {"cpu": "CPU", "system": "Linux"},
+            "mixed": [
+                {"contender": kind, "at_a_time": 50, "messages_per_second": found}
+                for kind, found in figures.items()
+            ],
+        }  # fmt: skip
+
+    text = compare(run(200), run(300))
+    assert "| mixed traffic, 50 at a time: rsmq, threads | 200 | 300 | 1.50x |" in text

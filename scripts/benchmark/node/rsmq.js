@@ -34,7 +34,46 @@ const WAKE_UPS = {
     }),
 };
 
+// Rejects if a call takes longer than its time limit.
+function limited(call, seconds) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`The call takes longer than ${seconds} s.`)), seconds * 1000);
+  });
+  return Promise.race([call, late]).finally(() => clearTimeout(timer));
+}
+
+// Sends, receives and deletes, each caller one call after the other; also returns their times.
+async function mix({ queues, bodies, count, at_a_time: atATime, limit }) {
+  const milliseconds = [];
+  const timed = async (call) => {
+    const begin = process.hrtime.bigint();
+    const result = await call;
+    milliseconds.push(Number(process.hrtime.bigint() - begin) / 1e6);
+    return result;
+  };
+  const work = async (first) => {
+    let characters = 0;
+    for (let number = first; number < count; number += atATime) {
+      const qname = queues[number % queues.length];
+      const sending = { qname, message: bodies[number % bodies.length] };
+      await timed(limited(client.sendMessageAsync(sending), limit));
+      const { id, message } = await timed(client.receiveMessageAsync({ qname }));
+      await timed(client.deleteMessageAsync({ qname, id }));
+      characters += message.length;
+    }
+    return characters;
+  };
+  const times = await measure(async () => {
+    const sums = await Promise.all(Array.from({ length: atATime }, (_, first) => work(first)));
+    return sums.reduce((sum, each) => sum + each, 0);
+  });
+  return { ...times, milliseconds };
+}
+
 serve({
+  mix,
+
   versions: () => ({
     "Node": process.version.slice(1),
     "npm rsmq": require(path.join(home, "package.json")).version,

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from time import perf_counter
 from typing import Any
 
 import redis
@@ -23,6 +26,7 @@ with_provided_client = RSMQ(client)
 operations = Operations(client)
 aio = AsyncRSMQ.from_url(URL)
 runner = asyncio.Runner()
+executor = ThreadPoolExecutor(200)  # whose threads stay, and their connections with them
 
 
 def send(rsmq: RSMQ, queue: str, body: str, count: int) -> int:
@@ -128,5 +132,52 @@ def run(
     return measure(lambda: work(queue, body, count, step))
 
 
+def mix(
+    *, way: str, queues: list[str], bodies: list[str], count: int, at_a_time: int, limit: float
+) -> dict[str, Any]:
+    """Send, receive and delete, each caller one call after the other; also return their times."""
+    milliseconds: list[float] = []
+
+    def note(*times: float) -> None:
+        milliseconds.extend((end - begin) * 1000 for begin, end in pairwise(times))
+
+    def work(first: int) -> int:
+        characters = 0
+        for number in range(first, count, at_a_time):
+            queue, body = queues[number % len(queues)], bodies[number % len(bodies)]
+            begin = perf_counter()
+            from_url.send_message(queue, body, timeout=limit)
+            sent = perf_counter()
+            message = from_url.receive_message(queue)
+            received = perf_counter()
+            from_url.delete_message(message)
+            note(begin, sent, received, perf_counter())
+            characters += len(message.body)
+        return characters
+
+    async def aio_work(first: int) -> int:
+        characters = 0
+        for number in range(first, count, at_a_time):
+            queue, body = queues[number % len(queues)], bodies[number % len(bodies)]
+            begin = perf_counter()
+            await aio.send_message(queue, body, timeout=limit)
+            sent = perf_counter()
+            message = await aio.receive_message(queue)
+            received = perf_counter()
+            await aio.delete_message(message)
+            note(begin, sent, received, perf_counter())
+            characters += len(message.body)
+        return characters
+
+    async def aio_work_all() -> int:
+        return sum(await asyncio.gather(*map(aio_work, range(at_a_time))))
+
+    if way == "asyncio":
+        times = measure(lambda: runner.run(aio_work_all()))
+    else:
+        times = measure(lambda: sum(executor.map(work, range(at_a_time))))
+    return {**times, "milliseconds": milliseconds}
+
+
 client.script_load(operations.send_message("any", "").script.source)
-serve(run=run)
+serve(run=run, mix=mix)
