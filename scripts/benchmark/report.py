@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 from scripts.benchmark import mixed
 from scripts.benchmark.cases import CASES, LARGE, LIMITS, OURS, SMALL, Action
+from scripts.benchmark.contender import FOLDER
 from scripts.benchmark.figures import show_digits, table
+from scripts.benchmark.machine import PUBLISHED, find_published
 from scripts.benchmark.pushes import WEBHOOK
 from scripts.benchmark.worker_cases import DIFFERENCES, LOOP, LOOP_CONCURRENCY, SLEEPS_MS
 
@@ -23,7 +26,7 @@ def report(results: Results) -> str:
     if clients:
         sections += [
             "## Targets\n",
-            _targets(results),
+            table_of_targets(results),
             "## Messages a second: send\n",
             _throughput(results, "send"),
             "## Messages a second: receive and delete\n",
@@ -55,6 +58,7 @@ def _method(results: Results) -> str:
     return (
         f"{quick}`{results['command']}` on {results['date']}: {machine['processors']} x "
         f"{machine['cpu']}, {machine['system']}, load {machine['load_at_start']} when it began.\n"
+        f"{describe_resemblance(machine)}\n"
         f"{versions}.\n"
         f"On {one}one redis-server, over loopback, in turns: medians of "
         f"{method[f'{kind}rounds']} slices of about {milliseconds:g} ms in random order. "
@@ -63,15 +67,37 @@ def _method(results: Results) -> str:
     )
 
 
-def _targets(results: Results) -> str:
+def describe_resemblance(machine: dict[str, Any]) -> str:
+    """Return a sentence that says which published machine a run resembles."""
+    kib = machine["second_level_cache_kib"]
+    name = find_published(kib)
+    if name is None:
+        return f"The second-level cache ({kib or 'unknown'} KiB) is that of no published run."
+    return (
+        f"The second-level cache ({kib} KiB a core) is that of the {name}: compare with its column."
+    )
+
+
+def published_figures(name: str) -> dict[str, str]:
+    """Return what the published run of a machine reached, by case."""
+    lines = (FOLDER / "measured" / PUBLISHED[name][0]).read_text().splitlines()
+    begin = lines.index("## Targets") + len(("", "headings", "dashes", ""))
+    rows = (line.strip("| ").split(" | ") for line in takewhile(bool, lines[begin:]))
+    return {case: reached for case, _, reached, *_ in rows}
+
+
+def table_of_targets(results: Results) -> str:
+    """Return the targets of a run, beside what the published machines reached."""
+    published = {name: published_figures(name) for name in PUBLISHED}
     return table(
-        ["case", "target", "reached", "met"],
+        ["case", "target", "reached", "met", *published],
         [
             [
                 line["case"],
                 line["target"],
                 "" if line["reached"] is None else f"{line['reached']:.2f}{line['unit']}",
                 VERDICTS[line["met"]],
+                *(figures.get(line["case"], "") for figures in published.values()),
             ]
             for line in results["targets"]
         ],
