@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, on_queue
@@ -62,8 +61,5 @@ def parse_hidden(reply: list[int]) -> HiddenCounts:
 
 def sample_hidden(keys: QueueKeys) -> Operation[HiddenCounts]:
     """Count the hidden messages of a queue by state; of more than 400, a sample."""
-
-    def parse(reply: Any) -> HiddenCounts:
-        return parse_hidden(reply)
-
-    return on_queue(keys, load("sample_hidden"), (keys.hash, keys.zset), (digits(SAMPLE),), parse)
+    script, places = load("sample_hidden"), (keys.hash, keys.zset)
+    return on_queue(keys, script, places, (digits(SAMPLE),), parse_hidden)

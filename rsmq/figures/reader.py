@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -74,9 +75,9 @@ class QueueReader:
         self._read: dict[str, QueueAttributes | Exception] = {}
         self._walks: dict[str, _Walk] = {}
 
-    def begin_round(self, names: Iterable[str]) -> None:
+    def begin_round(self, names: Iterable[str]) -> list[str]:
         """
-        Begin a round.
+        Begin a round, and return the queues that are named, and those that match a pattern.
 
         Args:
             names: queues that are read even if they are not listed, and patterns. The listed queues
@@ -86,14 +87,18 @@ class QueueReader:
             RedisError, OSError: Redis can't be reached.
         """
         all_names = list(names)
-        named = [name for name in all_names if not is_pattern(name)]
-        has_list = not all_names or len(named) < len(all_names)
+        patterns = [name for name in all_names if is_pattern(name)]
+        named = [name for name in all_names if name not in patterns]
         self._listed, self._read = [], {}
-        if has_list:
+        if patterns or not named:
             self._listed = self._rsmq.run_steps(list_queues_in_steps(self._rsmq.namespace))
-        named = list(dict.fromkeys([*self._listed, *named]))
-        for start in range(0, len(named), ATTRIBUTES.step):
-            self._describe(named[start : start + ATTRIBUTES.step])
+        read = list(dict.fromkeys([*self._listed, *named]))
+        for start in range(0, len(read), ATTRIBUTES.step):
+            self._describe(read[start : start + ATTRIBUTES.step])
+        matching = (
+            name for name in self._listed if any(fnmatchcase(name, each) for each in patterns)
+        )
+        return list(dict.fromkeys([*named, *matching]))
 
     def _describe(self, names: list[str]) -> None:
         """Read queues; of those that can't be read, note the errors."""

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ from rsmq.history.call_operations import read_calls_in_steps
 from rsmq.history.call_records import TASK_COUNTERS, TASK_HISTOGRAMS, CallCounts, make_histogram
 from rsmq.metrics.tally import Series
 from rsmq.wire.limits import check_duration
-from rsmq.wire.names import is_pattern
 from rsmq.worker import list_workers
 
 if TYPE_CHECKING:
@@ -127,7 +125,7 @@ class _Source:
     def _read_round(self) -> None:
         failure = ""
         try:
-            names = self._begin_round()
+            names = self._reader.begin_round(self._names)
             with self._lock:
                 for gone in self._readings.keys() - names:
                     del self._readings[gone]
@@ -146,15 +144,6 @@ class _Source:
             state = f"can't be read: {failure}" if failure else "can be read again"
             _log.warning("metrics: the queues of %s %s", self.ns, state)
             self._logged = failure
-
-    def _begin_round(self) -> list[str]:
-        """Begin a round, and return the names of the queues; patterns match listed ones."""
-        self._reader.begin_round(self._names)
-        patterns = [name for name in self._names if is_pattern(name)]
-        names = [name for name in self._names if name not in patterns]
-        listed = self._reader.list_queues()
-        names += (name for name in listed if any(fnmatchcase(name, each) for each in patterns))
-        return list(dict.fromkeys(names))
 
     def _read_queues(self, names: Sequence[str]) -> None:
         """Read queues, those first that were read longest ago, until the round is over."""
