@@ -152,17 +152,9 @@ class Copier:
     def preview(self) -> None:
         """Count what a run would do: read the source, the record of the copy, and the queue."""
         report = self._report
-        converter = CopyConverter(self._source.kind, self._open_copy()[0])
-        for items in self._read_items():
-            self._count(items)
+        for items, messages in self._read_messages():
             if report.way == "verify":
                 look(self._target, report, items)
-            messages = [
-                each
-                for each in converter.convert(items, self._target.now_us())
-                if each.message is not None
-            ]
-            report.left_out += len(items) - len(messages)
             copied, new = self._split_copied(messages)
             ids = [each.message.id for each in new if each.message is not None]
             scores = self._target.pipelined([("ZSCORE", self.keys.zset, id) for id in ids])
@@ -174,15 +166,8 @@ class Copier:
         """Read the source once, and add new messages. Return how many were there before."""
         report = self._report
         self._reset_counts()
-        now_us = self._target.now_us()
-        converter = CopyConverter(self._source.kind, self._open_copy()[0])
         before = done = 0
-        for items in self._read_items():
-            self._count(items)
-            messages = [
-                each for each in converter.convert(items, now_us) if each.message is not None
-            ]
-            report.left_out += len(items) - len(messages)
+        for items, messages in self._read_messages():
             report.checksum = (report.checksum + target_queue.sum_checksums(messages)) % _MODULUS
             copied, new = self._split_copied(messages)
             outcomes = target_queue.add_messages(self._target, self.keys, new, self._claim)
@@ -195,6 +180,18 @@ class Copier:
             done += len(items)
             self._report_progress(Progress(phase, done, max(self.total, done)))
         return before
+
+    def _read_messages(self) -> Iterator[tuple[list[Item], list[IncomingMessage]]]:
+        """Read the source once: yield items, and those of them that a copy takes. Count both."""
+        now_us = self._target.now_us()
+        converter = CopyConverter(self._source.kind, self._open_copy()[0])
+        for items in self._read_items():
+            self._count(items)
+            messages = [
+                each for each in converter.convert(items, now_us) if each.message is not None
+            ]
+            self._report.left_out += len(items) - len(messages)
+            yield items, messages
 
     def _split_copied(
         self, messages: list[IncomingMessage]
