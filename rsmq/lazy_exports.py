@@ -8,15 +8,16 @@ from importlib import import_module
 
 
 def export_lazily(
-    package: str, **names: str
+    package: str, **modules: tuple[str, ...]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """
     Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package.
 
     Args:
         package: its name.
-        names: the names that it exports, each with the module of the package that has it.
+        modules: the names that it exports, by the module of the package that has them.
     """
+    names = {name: module for module, of_module in modules.items() for name in of_module}
 
     def get(name: str) -> object:
         if name not in names:

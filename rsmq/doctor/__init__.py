@@ -27,9 +27,7 @@ else:
     # Imported at their first use: the program's completion needs only the catalogue.
     __getattr__, __dir__, __all__ = export_lazily(
         __name__,
-        Finding="finding",
-        Repair="repairer",
-        Report="finding",
-        examine="examination",
-        repair="repairer",
+        examination=("examine",),
+        finding=("Finding", "Report"),
+        repairer=("Repair", "repair"),
     )

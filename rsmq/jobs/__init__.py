@@ -20,13 +20,7 @@ else:
     # Imported at their first use: the modules of handles import others of this package.
     __getattr__, __dir__, __all__ = export_lazily(
         __name__,
-        AsyncJobHandle="asyncio_",
-        AsyncMapJobs="asyncio_",
-        CancelResult="status",
-        FollowingJob="status",
-        JobHandle="threads",
-        MapJobs="threads",
-        ReportedProgress="status",
-        JobState="status",
-        JobStatus="status",
+        asyncio_=("AsyncJobHandle", "AsyncMapJobs"),
+        status=("CancelResult", "FollowingJob", "JobState", "JobStatus", "ReportedProgress"),
+        threads=("JobHandle", "MapJobs"),
     )

@@ -17,10 +17,7 @@ else:
     # Imported at their first use: the modules of handles import others of this package.
     __getattr__, __dir__, __all__ = export_lazily(
         __name__,
-        AsyncFlowHandle="asyncio_",
-        FlowHandle="threads",
-        FlowState="status",
-        FlowStatus="status",
-        NodeState="status",
-        NodeStatus="status",
+        asyncio_=("AsyncFlowHandle",),
+        status=("FlowState", "FlowStatus", "NodeState", "NodeStatus"),
+        threads=("FlowHandle",),
     )
