@@ -15,7 +15,6 @@ from opentelemetry.trace import Span, SpanKind, Tracer, TracerProvider, use_span
 
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
-from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat
 from rsmq.headers import use_headers
 from rsmq.model import Message
@@ -123,7 +122,7 @@ class _Calls:
     tracer: Tracer
     operation: str
     operation_type: str
-    codec: Codec
+    codec: object
     server: dict[str, Any]
 
     @contextmanager

@@ -34,7 +34,7 @@ from rsmq.web.access.proxies import TrustedProxies
 from rsmq.web.access.users import Users, UsersFile, users_of_key
 from rsmq.web.api import Api
 from rsmq.web.bulk.runner import OperationRunner
-from rsmq.web.client import Client
+from rsmq.web.client import CLIENT_OPTIONS, Client
 from rsmq.web.monitoring import NamespacesOf, healthz, metrics_of, readyz_of
 from rsmq.web.namespaces import NamespacePaths, namespace_switch
 from rsmq.web.openapi import make_document, server_of_namespaces
@@ -60,9 +60,6 @@ PREFIX = "/api/v1"
 _DOCUMENT, _DOCS, _NAMESPACES = _PAGES = ("/openapi.json", "/docs", "/ns")
 _NOT_FOUND = 404
 _NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
-
-#: So an answer comes within a second while Redis refuses connections, or is not there.
-CLIENT_OPTIONS: dict[str, Any] = {"retry_deadline": 0.5, "socket_connect_timeout": 0.5}
 
 
 def create_app(

@@ -7,7 +7,7 @@ import pytest
 
 from rsmq import AsyncRSMQ
 from rsmq.web import create_app, liveness
-from rsmq.web.application import CLIENT_OPTIONS
+from rsmq.web.client import CLIENT_OPTIONS
 from rsmq.web.liveness import ping as send_ping
 from tests.proxy import Proxy
 from tests.servers import Server, redis_7

@@ -7,7 +7,7 @@ import pytest
 
 from rsmq import AsyncRSMQ
 from rsmq.web import create_app
-from rsmq.web.application import CLIENT_OPTIONS
+from rsmq.web.client import CLIENT_OPTIONS
 from tests.nodes import wait_until_in_step
 from tests.web.asgi import Http
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,6 @@ from rsmq.wire.keys import DEFAULT_NS
 
 if TYPE_CHECKING:
     from rsmq._sync.client import RSMQ
-    from rsmq.aio import AsyncRSMQ
     from rsmq.codecs import Codec
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
@@ -215,27 +214,11 @@ class Call:
     def _open(self, ns: str, client_options: dict[str, Any]) -> RSMQ[Any]:
         from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time, and --help needs none
 
-        return RSMQ.from_url(self.url, ns=ns, **self._client_arguments | client_options)
-
-    @asynccontextmanager
-    async def open_each_async(self, **client_options: Any) -> AsyncIterator[list[AsyncRSMQ[Any]]]:
-        """
-        Open an asyncio client of each namespace, as ``open_each`` does.
-
-        Raises:
-            Failed, RSMQError: as for ``open_each``.
-        """
-        async with AsyncExitStack() as stack:
-            from rsmq.aio import AsyncRSMQ  # noqa: PLC0415 - takes time
-
-            arguments = self._client_arguments | client_options
-            yield [
-                await stack.enter_async_context(AsyncRSMQ.from_url(self.url, ns=ns, **arguments))
-                for ns in self.namespaces
-            ]
+        return RSMQ.from_url(self.url, ns=ns, **self.client_options | client_options)
 
     @property
-    def _client_arguments(self) -> dict[str, Any]:
+    def client_options(self) -> dict[str, Any]:
+        """The arguments of ``from_url`` of a client, but for the URL and the namespace."""
         return {
             "codec": self.codec,
             "strict_names": not self.any_names,

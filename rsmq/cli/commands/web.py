@@ -107,7 +107,7 @@ def web(call: Call, /, **options: Any) -> None:
     from rsmq.web import create_app  # noqa: PLC0415 - needs an extra
     from rsmq.web.access.gate import LOOPBACK_NAMES  # noqa: PLC0415 - as above
     from rsmq.web.access.secrets import make_token  # noqa: PLC0415 - as above
-    from rsmq.web.application import CLIENT_OPTIONS  # noqa: PLC0415 - as above
+    from rsmq.web.client import open_clients  # noqa: PLC0415 - as above
     from rsmq.web.sqs.names import SqsSite  # noqa: PLC0415 - as above
     from rsmq.webhooks.proxy import Reach  # noqa: PLC0415 - as above
 
@@ -118,7 +118,7 @@ def web(call: Call, /, **options: Any) -> None:
     names = (*LOOPBACK_NAMES, *options["allow_host"]) if is_local else options["allow_host"]
 
     async def serve() -> None:
-        opening = call.open_each_async(**CLIENT_OPTIONS)
+        opening = open_clients(call.url, call.namespaces, call.client_options)
         async with opening as queues, _pushing(call, options):
             app = create_app(
                 queues,
