@@ -1,7 +1,7 @@
 """
 Writes what follows from the tables of ``rsmq/vocabulary`` and can't be made when it runs: the types
-of options, for type checkers and editors; the lists of a queue's fields and of the records of
-messages, for scripts; and the tables of the page of stored facts.
+of options and answers, for type checkers and editors; the lists of a queue's fields and of the
+records of messages, for scripts; and the tables of the page of stored facts.
 """
 
 from __future__ import annotations
@@ -11,10 +11,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, CREATE, SET
-from rsmq.vocabulary.sends import BATCH, PUBLISH, SCHEDULE, SEND, TASK
+from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, CREATE, QUEUE_ATTRIBUTES, SET
+from rsmq.vocabulary.sends import BATCH, PUBLISH, SCHEDULE, SEND, TASK, ValueKind
 from rsmq.vocabulary.signatures import OptionCall
-from rsmq.vocabulary.stored import QUEUE_FIELDS, RECORDS_BY_WAY, STORED_FACTS, Carrier, StoredFact
+from rsmq.vocabulary.stored import (
+    QUEUE_FIELDS,
+    RECORDS_BY_WAY,
+    SHOWN_FACTS,
+    STORED_FACTS,
+    Carrier,
+    StoredFact,
+)
 
 _PACKAGE = Path(__file__).parents[1] / "rsmq"
 _SENDS = {
@@ -42,6 +49,34 @@ from typing import TypedDict"""
 _IMPORTS_OF_QUEUES = """\
 from datetime import timedelta
 from typing import Literal, TypedDict"""
+_SHOWN = """\
+# Generated from rsmq/vocabulary by scripts/generate-sync. Do not edit.
+\"\"\"
+The attributes of a queue and the facts of a message in answers of HTTP. Their tables describe them.
+\"\"\"
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class AttributesJson(TypedDict):
+    \"\"\"The attributes of a queue.\"\"\"
+
+{attributes}
+
+
+class FactsJson(TypedDict):
+    \"\"\"The facts of a message that all faces show.\"\"\"
+
+{facts}
+"""
+#: The types of values in JSON; others are texts.
+_OF_JSON = {
+    ValueKind.SECONDS: "float",
+    ValueKind.FLAG: "bool",
+    ValueKind.WHOLE_NUMBER: "int",
+}
 _FIELDS = """\
 -- Generated from rsmq/vocabulary/queues.py by scripts/generate-sync. Do not edit.
 
@@ -95,6 +130,10 @@ def generate() -> Iterator[tuple[Path, str]]:
     head = _HEAD.format(source="queues", what="calls that set attributes of a queue",
                         imports=_IMPORTS_OF_QUEUES)  # fmt: skip
     yield _PACKAGE / "vocabulary" / "queue_arguments.py", _write_module(head, _QUEUES)
+    attributes = (_write_shown(each, is_set=each.default is not None) for each in QUEUE_ATTRIBUTES)
+    facts = (_write_shown(each, is_set=False) for each in SHOWN_FACTS)
+    shown = _SHOWN.format(attributes="\n".join(attributes), facts="\n".join(facts))
+    yield _PACKAGE / "vocabulary" / "shown_values.py", shown
     staying = (*ATTRIBUTE_FIELDS, *(each.field for each in QUEUE_FIELDS if each.stays))
     lists = {"attributes": _write_names(ATTRIBUTE_FIELDS), "staying": _write_names(staying)}
     path = _PACKAGE / "lua" / "fragments" / "attribute_fields.lua"
@@ -136,6 +175,10 @@ def _write_reasons(fact: StoredFact) -> str:
 def _write_names(fields: Iterable[str]) -> str:
     names = ", ".join(f"'{each}'" for each in fields)
     return textwrap.fill(names, 110, initial_indent=" " * 4, subsequent_indent=" " * 4)
+
+
+def _write_shown(each: Any, *, is_set: bool) -> str:
+    return f"    {each.name}: {_OF_JSON.get(each.kind, 'str')}{'' if is_set else ' | None'}"
 
 
 def _write_module(head: str, names: dict[OptionCall, str]) -> str:

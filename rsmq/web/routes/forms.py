@@ -17,6 +17,7 @@ from rsmq.errors import InvalidFormat, InvalidValue
 from rsmq.model import Message, QueueAttributes, StoredMessage, make_received_message
 from rsmq.search.operations import SearchPosition
 from rsmq.search.redaction import Redaction
+from rsmq.vocabulary.shown_values import AttributesJson, FactsJson
 from rsmq.vocabulary.stored import SHOWN_FACTS
 from rsmq.web.bodies import BODIES, cut_body, open_message, show_body, show_steps
 from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape
@@ -76,15 +77,7 @@ class ReceivedJson(MessageJson):
     receipt: Annotated[str, "The receipt of this receive."]
 
 
-class _FactsJson(TypedDict):
-    """The facts of a message that all faces show: ``SHOWN_FACTS``, as a test compares."""
-
-    group: str | None
-    limit_key: str | None
-    max_running: int | None
-
-
-class StoredJson(MessageJson, _FactsJson):
+class StoredJson(MessageJson, FactsJson):
     """A message as ``show_stored`` shows it."""
 
     redacted: Annotated[bool, "Whether values of the body are not shown."]
@@ -149,7 +142,7 @@ def show_stored(
     is_cut = raw is not None and (is_part or (max_bytes is not None and len(raw) > max_bytes))
     shown = cut_body(raw, max_bytes) if raw is not None and is_cut else raw
     body = cast("_BodyJson", show_body(shown))
-    facts = cast("_FactsJson", {each.name: getattr(message, each.name) for each in SHOWN_FACTS})
+    facts = cast("FactsJson", {each.name: getattr(message, each.name) for each in SHOWN_FACTS})
     # Not by show_as, which takes six times as long: a list or an export has thousands of messages.
     return {
         "queue": message.queue, "id": message.id, **body, "steps": show_steps(message.raw),
@@ -226,24 +219,15 @@ def _show(name: str, value: Any) -> Any:
     return whole(value) if name.endswith("_ms") else show_value(value)
 
 
-class QueueJson(TypedDict):
-    """A queue, with its attributes and counts."""
+class _NamedJson(TypedDict):
+    """Something with a name."""
 
     name: Annotated[str, "The name."]
-    vt: float
-    delay: float
-    maxsize: int
-    created: str | None
-    modified: str | None
-    total_sent: int
-    total_received: int
-    dead_letter_queue: str | None
-    max_receives: int | None
-    paused: bool
-    keep: float | None
-    expired: str
-    max_running: int | None
-    rate: str | None
+
+
+class QueueJson(_NamedJson, AttributesJson):
+    """A queue, with its attributes and counts."""
+
     messages: Annotated[int, "Messages in the queue."]
     visible_messages: Annotated[int, "Messages that are visible now."]
     hidden_messages: Annotated[int, "Messages that are delayed or in flight."]
