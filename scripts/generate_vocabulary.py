@@ -1,11 +1,12 @@
 """
 Writes what follows from the tables of ``rsmq/vocabulary`` and can't be made when it runs: the types
 of options and answers, for type checkers and editors; the lists of a queue's fields and of the
-records of messages, for scripts; and the tables of the page of stored facts.
+records of messages, for scripts; the tables of the page of stored facts; and rows of the reference.
 """
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -148,6 +149,22 @@ def generate() -> Iterator[tuple[Path, str]]:
         before, _, after = text.partition(head)
         text = before + head + rows + after[after.index("\n\n") + 1 :]
     yield page, text
+    page = _PACKAGE.parent / "docs" / "reference.md"
+    yield page, _write_reference(page.read_text())
+
+
+def _write_reference(text: str) -> str:
+    """Return the reference with the options of calls, and the attributes and facts of values."""
+    for call in (SEND, BATCH, PUBLISH, CREATE, SET):
+        options = {name: f"{name}={each.default_in(call)!r}" for name, each in call.options.items()}
+        head, found = re.findall(rf"^(\| `{call.name}\(.*? \*, )(.*?)\)`", text, re.MULTILINE)[0]
+        own = [each for each in found.split(", ") if each.partition("=")[0] not in options]
+        text = text.replace(f"{head}{found})", f"{head}{', '.join([*options.values(), *own])})")
+    facts = ", ".join(f"`{each.name}`" for each in SHOWN_FACTS)
+    text = re.sub(r"(?<=the facts )`.*`(?= that it was sent with)", facts, text)
+    [listed] = re.findall(r"^\| `QueueAttributes` \| (.*) \|$", text, re.MULTILINE)
+    names = [*listed.split(", "), *(f"`{each.name}`" for each in QUEUE_ATTRIBUTES)]
+    return text.replace(listed, ", ".join(dict.fromkeys(names)))
 
 
 def _write_tables() -> Iterator[tuple[str, str]]:
