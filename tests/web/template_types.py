@@ -21,7 +21,7 @@ _ELEMENT, _ELEMENTS = {"first", "last"}, {"reverse", "list", "selectattr", "reje
 
 
 @dataclass(frozen=True)
-class _Method:
+class Method:
     """A method of a value, and its result."""
 
     result: Any
@@ -47,7 +47,7 @@ def _parts(form: Any) -> list[Any]:
 
 
 def _either(forms: Sequence[Any]) -> Any:
-    if any(isinstance(each, _Method | _Macro) for each in forms):
+    if any(isinstance(each, Method | _Macro) for each in forms):
         return Any
     return Union[tuple(forms)] if forms else Any  # noqa: UP007 - of a sequence
 
@@ -203,9 +203,9 @@ class TemplateTypes:
             elif isinstance(own, property):
                 found.append(hints(own.fget)["return"])
             elif own is not None and issubclass(origin, Mapping) and name == "items" and args:
-                found.append(_Method(list[tuple[args]]))
+                found.append(Method(list[tuple[args]]))
             elif own is not None:
-                found.append(_Method(getattr(own, "__annotations__", {}) and _result(own)))
+                found.append(Method(getattr(own, "__annotations__", {}) and _result(own)))
             elif issubclass(origin, Mapping) and not is_typeddict(each):
                 found.append(args[1] if args else Any)
             else:
@@ -218,7 +218,7 @@ class TemplateTypes:
         named = {each.key: self.of(each.value, names) for each in node.kwargs}
         self._visit(node.dyn_args, names)
         self._visit(node.dyn_kwargs, names)
-        if isinstance(target, _Method):
+        if isinstance(target, Method):
             return target.result or Any
         if not isinstance(target, _Macro):
             return Any

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, fields
+from inspect import isfunction
 from typing import Annotated, Any, TypedDict, get_origin, get_type_hints
 
 import pytest
@@ -23,10 +24,13 @@ from rsmq.trash.deletion import Deletion
 from rsmq.vocabulary.stored import SHOWN_FACTS
 from rsmq.web.answers import fields_of
 from rsmq.web.bulk.records import OperationRecord
-from rsmq.web.pages.action_runner import Flash
+from rsmq.web.pages.action_runner import ActionPage, Flash
+from rsmq.web.pages.api_page import ApiPage
 from rsmq.web.pages.links import Links
+from rsmq.web.pages.login import LoginPage
 from rsmq.web.pages.rendering import _environment
 from rsmq.web.pages.responses import SiteView
+from rsmq.web.pages.site import ArrivingPage, ProblemPage
 from rsmq.web.pages.table import PageCall
 from rsmq.web.pages.views import PAGES
 from rsmq.web.routes import PATHS, TABLE
@@ -45,7 +49,7 @@ from rsmq.web.routes.workers import HeldJson, RunningCallJson, StalledJson, Work
 from rsmq.webhooks.shared_breaker import PushTarget
 from rsmq.wire.orders import RunningCall
 from rsmq.wire.workers import StalledHandlers, WorkerInfo
-from tests.web.template_types import TemplateTypes, hints
+from tests.web.template_types import Method, TemplateTypes, hints
 
 #: The values of each page beside its record.
 _SHARED = {
@@ -56,19 +60,35 @@ _SHARED = {
 
 def _names_of(record):
     """The attributes of a record as the site passes them, with their types."""
-    properties = {
+    own = {
         name: hints(each.fget)["return"]
-        for name, each in vars(record).items()
         if isinstance(each, property)
+        else Method(hints(each)["return"])
+        for name, each in vars(record).items()
+        if isinstance(each, property) or (isfunction(each) and not name.startswith("_"))
     }
-    return {**hints(record), **properties}
+    return {**hints(record), **own}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.template)
-def test_a_template_names_only_what_its_record_has(page):
+#: The pages that are not of the table.
+_OTHERS = {
+    "action.html": ActionPage, "api.html": ApiPage, "arriving.html": ArrivingPage,
+    "login.html": LoginPage, "problem.html": ProblemPage, "session.html": object,
+}  # fmt: skip
+_RECORDS = {**{each.template: hints(each.view)["return"] for each in PAGES}, **_OTHERS}
+#: Templates that others use.
+_USED = {"base.html", "charts.html", "parts.html", "job.html"}
+
+
+@pytest.mark.parametrize("template", _RECORDS)
+def test_a_template_names_only_what_its_record_has(template):
     types = TemplateTypes(_environment())
-    types.check(page.template, {**_names_of(hints(page.view)["return"]), **_SHARED})
+    types.check(template, {**_names_of(_RECORDS[template]), **_SHARED})
     assert types.wrong == []
+
+
+def test_each_page_has_a_record():
+    assert set(_environment().list_templates()) == {*_RECORDS, *_USED}
 
 
 class _Row(TypedDict):

@@ -20,7 +20,7 @@ from rsmq.web.access.sessions import decode_payload, read_cookie
 from rsmq.web.api import Api
 from rsmq.web.fields import Field, Refused, Shape
 from rsmq.web.pages.actions import BY_NAME
-from rsmq.web.pages.actions.form import TYPED, Effect, Fields, PageAction, one
+from rsmq.web.pages.actions.form import TYPED, Effect, Fields, Input, PageAction, one, path_with
 from rsmq.web.pages.formats import show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
@@ -79,6 +79,35 @@ _COUNT = "Count them"
 
 
 @dataclass(frozen=True, slots=True)
+class ActionPage:
+    """
+    The page that confirms an action.
+
+    Attributes:
+        inputs: the fields to fill in, each with its value.
+        hidden: further fields of its form.
+        button: the words of its button.
+        problem: why the action was not run.
+        command: the line of the program; None without one.
+        curl: the line of ``curl``; None before the preview.
+        back: the address of the page where the action began.
+    """
+
+    typed_field: ClassVar[str] = TYPED
+
+    action: PageAction
+    title: str
+    effect: Effect
+    inputs: list[tuple[Input, str]]
+    hidden: list[tuple[str, str]]
+    button: str
+    problem: HttpProblem | None
+    command: str | None
+    curl: str | None
+    back: str
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """A requested action, and the fields of its form."""
 
@@ -106,29 +135,27 @@ class Actions:
             raise Refused("notFound", "There is no such action", status=404, value=name[:80])
         return found
 
-    async def confirm(self, asked: Asked) -> dict[str, Any]:
+    async def confirm(self, asked: Asked) -> ActionPage:
         """
-        Return the values of the page that confirms an action.
+        Return the page that confirms an action.
 
         Raises:
             Refused: the caller may not do it, or a field is not one of the action.
         """
         self._check(asked, is_form=False)
         if asked.action.preview:
-            values = self._values(asked, _UNCOUNTED, None)
-            return {**values, "button": _COUNT, "command": None, "curl": None}
+            page = self._page(asked, _UNCOUNTED, None)
+            return replace(page, button=_COUNT, command=None, curl=None)
         return await self._confirm(asked)
 
-    async def _confirm(self, asked: Asked) -> dict[str, Any]:
-        effect = asked.action.effect
-        found = Effect("") if effect is None else await effect(asked.call, asked.fields)
-        return self._values(asked, found, None)
+    async def _confirm(self, asked: Asked) -> ActionPage:
+        return self._page(asked, await asked.action.effect_of(asked.call, asked.fields), None)
 
-    async def run(self, asked: Asked) -> Flash | dict[str, Any]:
+    async def run(self, asked: Asked) -> Flash | ActionPage:
         """
-        Run an action; if that fails, return the values of the page that confirms it.
+        Run an action; if that fails, return the page that confirms it.
 
-        A form without the preview that the action needs gets it: these values, too.
+        A form without the preview that the action needs gets it: that page, too.
 
         Raises:
             Refused: the caller may not do it, or a field is not one of the action.
@@ -139,9 +166,8 @@ class Actions:
             return await self._confirm(asked)
         effect, route = Effect(""), action.entry
         try:
-            if action.effect is not None:
-                effect = await action.effect(call, fields)
-                _check_typed(effect, fields)
+            effect = await action.effect_of(call, fields)
+            _check_typed(effect, fields)
             names = {name: one(fields, name) for name in action.path_names}
             query, content = self._read(route, fields, effect.entry)
             answer = await self._api.call(
@@ -149,7 +175,7 @@ class Actions:
                 content={**content, **action.fixed},
             )  # fmt: skip
         except (Refused, RSMQError, RedisError, OSError) as error:
-            return self._values(asked, effect, describe(error, may_repeat=False))
+            return self._page(asked, effect, describe(error, may_repeat=False))
         done = action.done_of(fields, answer.content)
         text = f"{done.text}{await self._follow_up(asked)}"
         return Flash(text, done.undo, action.back_of(asked.links, fields), done.queue)
@@ -177,22 +203,17 @@ class Actions:
         """Return the fields of the query, and those of the body as values of JSON."""
         query = [(each.name, one(fields, each.name)) for each in route.query if each.name in fields]
         body = () if isinstance(route.body, RawBody) else route.body
-        content = {
-            each.name: _value_of(each, fields[each.name])
-            for each in body
-            if each.name in fields and fields[each.name] != [""] and each.name not in entry
+        filled = {name: values for name, values in fields.items() if values != [""]}
+        filled |= {name: [value] for name, value in entry.items()}
+        return query, {
+            each.name: _value_of(each, filled[each.name]) for each in body if each.name in filled
         }
-        for each in body:
-            value = entry.get(each.name)
-            if value is not None:
-                content[each.name] = _value_of(each, [value])
-        return query, content
 
-    def _values(self, asked: Asked, effect: Effect, problem: HttpProblem | None) -> dict[str, Any]:
+    def _page(self, asked: Asked, effect: Effect, problem: HttpProblem | None) -> ActionPage:
         action = asked.action
         # Those of the effect have values, and are in the place of the same ones of the action.
         own = {each.name for each in effect.inputs}
-        inputs = (*effect.inputs, *(each for each in action.inputs if each.name not in own))
+        inputs = (*effect.inputs, *(each for each in action.form_inputs if each.name not in own))
         # With what the page sends, so that the line of curl does the same.
         filled = {each.name: [each.value] for each in inputs if each.value and each.kind != "area"}
         sent = {k: [v] if isinstance(v, str) else [*v] for k, v in effect.hidden.items()}
@@ -208,28 +229,18 @@ class Actions:
             if name not in typed
             for value in values
         ]
-        return {
-            "action": action,
-            "title": action.title_of(fields),
-            "effect": effect,
-            "inputs": [(each, one(fields, each.name, each.value)) for each in inputs],
-            "hidden": hidden,
-            "typed_field": TYPED,
-            "button": action.label,
-            "problem": problem,
-            "command": shlex.join(["rsmq", *words]) if words else None,
-            "curl": self._curl(asked, effect.entry),
-            "back": action.back_of(asked.links, fields, is_cancelled=True),
-        }
+        return ActionPage(
+            action, action.title_of(fields), effect,
+            [(each, one(fields, each.name, each.value)) for each in inputs], hidden, action.label,
+            problem, shlex.join(["rsmq", *words]) if words else None,
+            self._curl(asked, effect.entry), action.back_of(asked.links, fields, is_cancelled=True),
+        )  # fmt: skip
 
     def _curl(self, asked: Asked, entry: Mapping[str, str]) -> str:
         action, fields = asked.action, asked.fields
         route = action.entry
 
-        def quoted(name: str) -> str:
-            return quote(one(fields, name), safe="", errors="surrogateescape")
-
-        path = action.path_of(quoted)
+        path = path_with(route.path, fields)
         try:
             query, content = self._read(route, fields, entry)
         except Refused:

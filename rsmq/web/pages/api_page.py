@@ -5,7 +5,8 @@ The page that describes the API for people, made from the table. Its script only
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import chain
 
 from rsmq.web.pages.api_examples import ApiExample, make_examples
@@ -27,6 +28,43 @@ _GROUPS = {
 _OTHERS = "Server"
 
 
+@dataclass(frozen=True, slots=True)
+class ApiOperation:
+    """An entry of the table with its example; ``id`` is that of its part of the page."""
+
+    id: str
+    route: Route
+    example: ApiExample
+
+    @property
+    def answers(self) -> str:
+        """The statuses of its answers, with what they mean."""
+        return "; ".join(f"{status}: {text}" for status, text in self.route.answers.items())
+
+
+@dataclass(frozen=True, slots=True)
+class ApiPage:
+    """
+    The page.
+
+    Attributes:
+        groups: each with its id, its name and its operations.
+        prefix: the path of the API, below which the page is.
+        pages: the path of the pages of the namespace.
+        root: the prefix of the paths of the server.
+    """
+
+    groups: list[tuple[str, str, list[ApiOperation]]]
+    version: str
+    prefix: str
+    pages: str
+    root: str
+
+    def file(self, name: str) -> str:
+        """Return the address of a file of the pages."""
+        return f"{self.root}/static/{name}?v={version_of(name)}"
+
+
 def make_api_page(
     table: Iterable[Route], version: str, prefix: str, origin: str, namespace: str
 ) -> str:
@@ -40,15 +78,13 @@ def make_api_page(
     """
     root, _, of_namespace = prefix.partition("/api/v1")
     table = tuple(table)
-    groups: dict[str, list[tuple[Route, ApiExample]]] = {each: [] for each in (*_GROUPS, _OTHERS)}
+    groups: dict[str, list[ApiOperation]] = {each: [] for each in (*_GROUPS, _OTHERS)}
     for route, example in zip(table, make_examples(table, origin + prefix, namespace), strict=True):
-        groups[_group_of(route)].append((route, example))
-    values = {
-        "groups": groups, "version": version, "prefix": prefix, "pages": root + of_namespace,
-        "describe": _describe, "id_of": _id_of,
-        "file": lambda name: f"{root}/static/{name}?v={version_of(name)}",
-    }  # fmt: skip
-    return render("api.html", values).decode()
+        operation = ApiOperation(_id_of(route.method, route.path), route, example)
+        groups[_group_of(route)].append(operation)
+    listed = [(_id_of(name), name, operations) for name, operations in groups.items()]
+    page = ApiPage(listed, version, prefix, root + of_namespace, root)
+    return render("api.html", page).decode()
 
 
 def _group_of(route: Route) -> str:
@@ -60,7 +96,3 @@ def _group_of(route: Route) -> str:
 def _id_of(*words: str) -> str:
     """Return the id of a part of the page."""
     return "-".join(chain.from_iterable(re.findall(r"[a-z]+", each.lower()) for each in words))
-
-
-def _describe(answers: Mapping[int, str]) -> str:
-    return "; ".join(f"{status}: {text}" for status, text in answers.items())

@@ -5,7 +5,7 @@ The begin and the end of a session.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 from starlette.responses import RedirectResponse, Response
 
@@ -28,6 +28,20 @@ LOGIN, LOGOUT, SESSION = "/login", "/logout", "/session"
 _MAX_LOGIN_BYTES = 16 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class LoginPage:
+    """
+    The form that begins a session.
+
+    Attributes:
+        next: the path of the page that follows.
+        error: why there is no session; None before the form was sent.
+    """
+
+    next: str
+    error: str | None
+
+
 class LoginPages:
     """The pages that begin and end a session: a cookie that the gate signs."""
 
@@ -40,7 +54,7 @@ class LoginPages:
         check_method(request, "GET", "POST")
         back = own_path(request.query.get("next"))
         if request.method == "GET":
-            return make_page("login.html", {**self._values(request), "next": back, "error": None})
+            return make_page("login.html", LoginPage(back, None), self._view(request.links))
         body = await read_bytes(request.receive, request.headers, _MAX_LOGIN_BYTES)
         form = read_pairs(body.decode("latin-1"))
         back = own_path(form.get("next"))
@@ -56,14 +70,10 @@ class LoginPages:
         return response
 
     def _show_refusal(self, request: PageRequest, back: str, error: Refused) -> Response:
-        values = {**self._values(request), "next": back, "error": str(error)}
-        response = make_page("login.html", values)
-        response.status_code = error.status
+        page = LoginPage(back, str(error))
+        response = make_page("login.html", page, self._view(request.links), status=error.status)
         response.headers.update({k: v for k, v in error.headers.items() if k != "WWW-Authenticate"})
         return response
-
-    def _values(self, request: PageRequest) -> dict[str, Any]:
-        return {"site": self._view(request.links), "links": request.links}
 
     async def use_link(self, request: PageRequest) -> Response:
         """

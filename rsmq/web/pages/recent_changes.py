@@ -23,10 +23,6 @@ ENTRIES = 500
 _RECENT_MS, _MINUTE_MS = 3_600_000, 60_000
 #: The end of a call is recorded a little after its effect.
 _BEFORE_MS = 1000
-_ACTS = {
-    "paused": ("POST /queues/{queue}:pause", "paused it"),
-    "purged": ("POST /queues/{queue}:purge", "purged it"),
-}
 _STOP = "POST /workers/{worker}:stop"
 _ATTRIBUTES, _MOVE = "PATCH /queues/{queue}", "POST /queues/{queue}/messages:move"
 
@@ -55,12 +51,11 @@ def say_who(entries: Entries, kind: str, queue: str, since_ms: float) -> str:
         kind: of the alert, ``paused`` or ``purged``.
         since_ms: Unix ms of the pause or the purge.
     """
-    path, did = _ACTS[kind]
-    for entry in ends_of(entries, path):
+    for entry in ends_of(entries, f"POST /queues/{{queue}}:{kind[:-1]}"):
         if entry["queue"] == queue and at_ms_of(entry) >= since_ms - _BEFORE_MS:
             if entry["user"] == EVERYONE.name:
                 break
-            return f"{_when_and_who(entry)} {did}."
+            return f"{_when_and_who(entry)} {kind} it."
     return ""
 
 

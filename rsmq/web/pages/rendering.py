@@ -5,7 +5,6 @@ Templates and files of pages. Everything that a template shows is escaped.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -35,17 +34,11 @@ def _environment() -> Environment:
     return made
 
 
-def render(template: str, values: Mapping[str, Any]) -> bytes:
-    """Return a page."""
-    text = _environment().get_template(template).render(values)
+def render(template: str, record: object, **shared: Any) -> bytes:
+    """Return a page with the attributes of its record, and with values that all pages have."""
+    own = {name: getattr(record, name) for name in dir(record) if not name.startswith("_")}
+    text = _environment().get_template(template).render({**shared, **own})
     return text.encode(errors="backslashreplace")
-
-
-def values_of(record: object) -> Mapping[str, Any]:
-    """Return the attributes of the record of a page by their names."""
-    if isinstance(record, Mapping):
-        return record
-    return {name: getattr(record, name) for name in dir(record) if not name.startswith("_")}
 
 
 @cache

@@ -4,9 +4,7 @@ Answers of the pages: a template as a response, and the files beside it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
@@ -59,11 +57,28 @@ class SiteView:
         return self.call is not None and self.call.may(Scope(scope), queue)
 
 
-def make_page(template: str, values: Mapping[str, Any]) -> Response:
-    """Return a page that does not refresh itself, unless its values say so."""
-    content = render(template, {"refresh": 0, "age": None, "flash": None, **values})
+def make_page(
+    template: str,
+    record: object,
+    site: SiteView,
+    *,
+    status: int = 200,
+    refresh: float = 0,
+    age: float | None = None,
+    flash: object = None,
+) -> Response:
+    """
+    Return a page.
+
+    Args:
+        refresh: the seconds after which it asks for itself again; 0 for never.
+        age: the seconds since its figures were read, if Redis is away.
+        flash: what it says once.
+    """
+    shared = {"links": site.links, "call": site.call, "refresh": refresh, "age": age}
+    content = render(template, record, site=site, flash=flash, **shared)
     headers = {"Cache-Control": "no-store"}
-    return Response(content, 200, headers, "text/html; charset=utf-8")
+    return Response(content, status, headers, "text/html; charset=utf-8")
 
 
 def send_file(name: str) -> Response:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -38,7 +38,6 @@ from rsmq.web.pages.page_request import (
     session_cookie,
 )
 from rsmq.web.pages.reads import REFRESH_SECONDS, NewReads, PageReads, SharedReads
-from rsmq.web.pages.rendering import render, values_of
 from rsmq.web.pages.responses import SiteView, make_page, protect, send_file
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views import PAGES
@@ -51,6 +50,25 @@ _MAX_FORM_BYTES = 4 * 1024 * 1024
 _STATIC = "/static/"
 _ACTIONS = "/actions/"
 _UNAUTHORIZED, _UNAVAILABLE = 401, 503
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivingPage:
+    """The page that a link on another site leads to: it leads on ``here``, with the cookies."""
+
+    here: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemPage:
+    """A page in the place of one that can't be shown."""
+
+    problem: HttpProblem
+
+    @property
+    def title(self) -> str:
+        """The words of the status."""
+        return HTTPStatus(self.problem.status).phrase
 
 
 class Site:
@@ -77,7 +95,7 @@ class Site:
         self._reads = SharedReads(api)
         self._router = PathRouter(PAGES)
         self._actions = Actions(api)
-        self._login = LoginPages(gate, lambda links: self._view_of(links, None, None, None))
+        self._login = LoginPages(gate, self._view_of)
         self._zipped: Asgi = GZipMiddleware(self._answer, minimum_size=1000)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -123,7 +141,7 @@ class Site:
         if is_foreign_link(request):
             # Cookies are not sent for a link on another site, but they are for this page's own.
             here = request.links.prefix + own_path(request.address)
-            return make_page("arriving.html", {"here": here})
+            return make_page("arriving.html", ArrivingPage(here), self._view_of(request.links))
         self._gate.check_host(request.headers)
         if is_of_server and (found := await self._begin_or_end_session(request)) is not None:
             return found
@@ -183,8 +201,7 @@ class Site:
             if request.path == SESSION:
                 check_method(request, "GET")
                 view = self._view_of(request.links, call, None, request)
-                shared = {"site": view, "links": request.links, "call": call}
-                return make_page("session.html", shared)
+                return make_page("session.html", None, view)
             page, names = self._router.find(request.method, request.path)
             call.check(page.scope, names.get("queue"))
             call = replace(call, names=names)
@@ -196,23 +213,16 @@ class Site:
             return self._show_problem(problem, request.links, call, page, request)
         flash = read_flash(request.headers)
         is_live = page.refreshes and getattr(shown, "is_live", True)
-        content = render(
-            page.template,
-            {
-                "refresh": self._reads.interval if is_live else 0,
-                **values_of(shown),
-                "site": self._view_of(request.links, call, page, request),
-                "links": request.links,
-                "call": call,
-                "age": max(reads.ages, default=None),
-                "flash": flash,
-            },
-        )
-        etag = f'W/"{hashlib.sha256(content).hexdigest()[:20]}"'
-        headers = {"ETag": etag, "Cache-Control": "no-store"}
+        response = make_page(
+            page.template, shown, self._view_of(request.links, call, page, request),
+            refresh=self._reads.interval if is_live else 0, age=max(reads.ages, default=None),
+            flash=flash,
+        )  # fmt: skip
+        etag = f'W/"{hashlib.sha256(response.body).hexdigest()[:20]}"'
+        response.headers["ETag"] = etag
         if request.headers.get("if-none-match") == etag:
+            headers = {"ETag": etag, "Cache-Control": "no-store"}
             return Response(status_code=304, headers=headers)
-        response = Response(content, 200, headers, "text/html; charset=utf-8")
         if flash is not None:
             response.delete_cookie(Flash.cookie, path=request.links.url())
         return response
@@ -226,7 +236,7 @@ class Site:
         call = replace(call, read=read, read_lasting=read)
         if request.method == "GET":
             fields = read_fields(request.headers[QUERY])
-            values = await self._actions.confirm(Asked(action, call, fields, request.links))
+            shown = await self._actions.confirm(Asked(action, call, fields, request.links))
         else:
             body = await read_bytes(request.receive, request.headers, _MAX_FORM_BYTES)
             # A form sends the end of a line as two characters, whatever its text has.
@@ -237,19 +247,17 @@ class Site:
                 response = RedirectResponse(outcome.address, 303)
                 outcome.store(response, request.links.url(), is_secure=request.is_secure)
                 return response
-            values = outcome
+            shown = outcome
         view = self._view_of(request.links, call, None, request)
-        shared = {"site": view, "links": request.links, "call": call}
-        shown = make_page("action.html", {**values, **shared})
-        shown.status_code = values["problem"].status if values.get("problem") else 200
-        return shown
+        status = shown.problem.status if shown.problem else 200
+        return make_page("action.html", shown, view, status=status)
 
     def _view_of(
         self,
         links: Links,
-        call: PageCall | None,
-        page: PageEntry | None,
-        request: PageRequest | None,
+        call: PageCall | None = None,
+        page: PageEntry | None = None,
+        request: PageRequest | None = None,
     ) -> SiteView:
         current = page and (page.below or page.path)
         menu = tuple(
@@ -278,13 +286,11 @@ class Site:
         request: PageRequest | None,
     ) -> Response:
         view = self._view_of(links, call, page, request)
-        values = {"problem": problem, "title": HTTPStatus(problem.status).phrase, "site": view}
         # Redis may be back soon; the page then shows itself.
         refresh = REFRESH_SECONDS if problem.status == _UNAVAILABLE else 0
         response = make_page(
-            "problem.html", {**values, "links": links, "call": call, "refresh": refresh}
+            "problem.html", ProblemPage(problem), view, status=problem.status, refresh=refresh
         )
-        response.status_code = problem.status
         for name, value in problem.headers.items():
             if name != "WWW-Authenticate":  # a browser would ask for a password in a window
                 response.headers[name] = value

@@ -85,8 +85,8 @@ ACTIONS = (
             back="activity", address=("queue",), recorded="operation {operation}",
         )
         for verb, says, effect in (
-            ("Pause", "is paused", None),
-            ("Resume", "is resumed", None),
+            ("Pause", "is paused", ""),
+            ("Resume", "is resumed", ""),
             ("Cancel", "was cancelled", _effect_of_cancelling),
         )
     ),

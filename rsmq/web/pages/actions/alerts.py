@@ -5,9 +5,8 @@ Actions on the targets of alerts, and on silences.
 from __future__ import annotations
 
 from rsmq.explain.alerts.record import ALL, FORMATS
-from rsmq.web.pages.actions.form import Effect, Fields, Input, PageAction, one, options_of
+from rsmq.web.pages.actions.form import Fields, Input, PageAction, one, options_of
 from rsmq.web.pages.formats import show_name
-from rsmq.web.pages.table import PageCall
 
 _TARGET, _SILENCE = "/alert-targets/{target}", "/alert-silences/{kind}"
 _SPANS = (("3600", "an hour"), ("28800", "8 hours"), ("86400", "a day"), ("604800", "a week"))
@@ -28,11 +27,6 @@ def _words_of_alert(fields: Fields) -> list[str]:
     return ["--", *(each for each in words if each)]
 
 
-async def _effect_of_removal(_: PageCall, fields: Fields) -> Effect:
-    name = one(fields, "target")
-    return Effect(f"Sends nothing more to {show_name(name)}, not even the end of open alerts.")
-
-
 ACTIONS = (
     PageAction(
         "add-alert-target", f"PUT {_TARGET}", "Add", "a target of alerts",
@@ -43,19 +37,17 @@ ACTIONS = (
         ],
         back="alerts",
         inputs=(
-            Input("target", "Name", hint="Letters, digits, _ and -. One of this name is changed.",
-                  required=True),
-            Input("format", "Format", "choice", "webhook",
-                  choices=tuple((each, each) for each in FORMATS)),
+            Input("target", "Name", hint="Letters, digits, _ and -. One of this name is changed."),
+            Input("format", "Format", choices=tuple((each, each) for each in FORMATS)),
             Input("url", "URL", hint="It gets each message as a POST. Leave it empty for "
                   "PagerDuty."),
-            Input("secret_env", "Variable with the secret", hint="The environment variable of the "
-                  "servers with the secret that signs requests, or with PagerDuty's routing key."),
+            Input("secret_env", "Variable with the secret"),
         ),
         recorded=_OF_ALERTS,
     ),
     PageAction(
-        "remove-alert-target", f"DELETE {_TARGET}", "Remove", _OF_ALERTS, "", _effect_of_removal,
+        "remove-alert-target", f"DELETE {_TARGET}", "Remove", _OF_ALERTS, "",
+        "Sends nothing more to {target}, not even the end of open alerts.",
         "alerts remove -- {target}", back="alerts",
     ),
     PageAction(
@@ -71,8 +63,8 @@ ACTIONS = (
         ],
         back="alerts",
         inputs=(
-            Input("seconds", "For", "choice", "3600", choices=_SPANS),
-            Input("why", "Why", required=True),
+            Input("seconds", "For", value="3600", choices=_SPANS),
+            Input("why", "Why"),
         ),
         address=("subject",), recorded="alerts ({kind}) of {queue}",
     ),

@@ -32,7 +32,7 @@ UNDO_OF_OPERATION = (
     "itself."
 )
 _RATE = Input(
-    "rate", "Messages per second at most", "number", "100",
+    "rate", "Messages per second at most", value="100",
     hint="So consumers are not flooded. It runs as an operation, and can be paused.", required=True,
 )  # fmt: skip
 _DESTINATION = Input(

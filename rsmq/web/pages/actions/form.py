@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from rsmq.vocabulary.calls import CALLS
-from rsmq.web.fields import Refused
+from rsmq.web.fields import Refused, Shape
 from rsmq.web.pages.formats import show_name
 from rsmq.web.pages.links import Links, part_of
 from rsmq.web.pages.table import PageCall
 from rsmq.web.routes import TABLE
 from rsmq.web.routes.workers import HeldJson
-from rsmq.web.table import Route, Scope
+from rsmq.web.table import RawBody, Route, Scope
 
 #: The fields of a form: the names in the path of the entry, and those of its query and body. A list
 #: has several values, others have one.
@@ -30,6 +30,7 @@ def one(fields: Fields, name: str, default: str = "") -> str:
 
 #: A field in a template.
 _FIELD = re.compile(r"\{(\w+)\}")
+_NUMBERS = (Shape.NUMBER, Shape.WHOLE)
 _ROUTES = {f"{each.method} {each.path}": each for each in TABLE}
 #: The commands of the program that are the call of a route.
 _COMMANDS = {each.route: each.command for each in reversed(CALLS) if each.command}
@@ -37,6 +38,11 @@ _COMMANDS = {each.route: each.command for each in reversed(CALLS) if each.comman
 
 def _fill(template: str, fields: Fields) -> str:
     return _FIELD.sub(lambda found: one(fields, found[1]), template)
+
+
+def path_with(template: str, fields: Fields) -> str:
+    """Return a path with the values of fields, as parts of a path."""
+    return _FIELD.sub(lambda found: part_of(one(fields, found[1])), template)
 
 
 def fill(template: str, fields: Fields) -> str:
@@ -55,6 +61,9 @@ def options_of(fields: Fields, *names: str) -> list[str]:
 class Input:
     """
     A field that a person fills in on the page of confirmation.
+
+    The field of the same name of the entry of the API has the kind, the hint, and whether it is
+    required, if this one does not say so.
 
     Attributes:
         value: what is there at first, unless the address has a value.
@@ -167,7 +176,8 @@ class PageAction:
         what: the object of the verb: a template, or what returns it.
         done: the text afterwards: a template, or a function of the content of the answer; by
             default that it was done to ``what``.
-        effect: returns what it will do; None if the button says all, and there is no page.
+        effect: what it will do, a template, or what returns it; empty if the button says all, and
+            there is no page.
         command: the same command of the program, a template, or what returns its words; by default
             the command of the table of calls, with the names in the path and the ids.
         why_not: why the program has no such command.
@@ -189,7 +199,7 @@ class PageAction:
     verb: str
     what: str | Callable[[Fields], str]
     done: str | Callable[[Fields, Any], Done] = ""
-    effect: Callable[[PageCall, Fields], Coroutine[Any, Any, Effect]] | None = None
+    effect: str | Callable[[PageCall, Fields], Coroutine[Any, Any, Effect]] = ""
     command: str | Callable[[Fields], list[str]] = ""
     why_not: str = ""
     back: str | Callable[[Links, Fields], str] = "queues/{queue}"
@@ -256,9 +266,19 @@ class PageAction:
         target = _FIELD.sub(lambda found: "{target}" if found[1] in names else found[0], what)
         return what and f"{self.pasts[0]} {target}"
 
-    def path_of(self, quote: Callable[[str], str]) -> str:
-        """Return the path of the entry with values; ``quote`` returns that of a name."""
-        return _FIELD.sub(lambda match: quote(match[1]), self.entry.path)
+    @property
+    def form_inputs(self) -> list[Input]:
+        """The fields of its page, each with what the entry of the API says of it."""
+        return [self._complete(each) for each in self.inputs]
+
+    def _complete(self, each: Input) -> Input:
+        body = () if isinstance(self.entry.body, RawBody) else self.entry.body
+        found = next((it for it in (*body, *self.entry.query) if it.name == each.name), None)
+        if found is None:
+            return replace(each, required=True)  # a name in the path
+        kind = "choice" if each.choices else "number" if found.kind in _NUMBERS else each.kind
+        is_required = each.required or found.required
+        return replace(each, kind=kind, required=is_required, hint=each.hint or found.text)
 
     def what_of(self, fields: Fields) -> str:
         """Return the object of the verb."""
@@ -267,6 +287,12 @@ class PageAction:
     def title_of(self, fields: Fields) -> str:
         """Return the title of the page of confirmation."""
         return f"{self.verb} {self.what_of(fields)}"
+
+    async def effect_of(self, call: PageCall, fields: Fields) -> Effect:
+        """Return what it will do."""
+        if isinstance(self.effect, str):
+            return Effect(fill(self.effect, fields))
+        return await self.effect(call, fields)
 
     def done_of(self, fields: Fields, answer: Any) -> Done:
         """Return what is said after the action."""
@@ -286,7 +312,7 @@ class PageAction:
         back = self.cancel if is_cancelled and self.cancel else self.back
         if not isinstance(back, str):
             return back(links, fields)
-        return links.url(_FIELD.sub(lambda found: part_of(one(fields, found[1])), back))
+        return links.url(path_with(back, fields))
 
     def command_of(self, fields: Fields) -> list[str]:
         """Return the words of the same command of the program; none if there is none."""

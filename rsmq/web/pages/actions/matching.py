@@ -14,7 +14,7 @@ from typing import Any
 from rsmq.web.fields import Refused
 from rsmq.web.pages.actions.dead_letters import UNDO_OF_OPERATION
 from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
-from rsmq.web.pages.actions.messages import MAX_UNTYPED, STAYS, input_of_target
+from rsmq.web.pages.actions.messages import MAX_UNTYPED, STAYS, changed, input_of_target
 from rsmq.web.pages.actions.queues import undo_of
 from rsmq.web.pages.formats import plural, show_name
 from rsmq.web.pages.links import Links
@@ -120,22 +120,6 @@ async def _effect_of_move(call: PageCall, fields: Fields) -> Effect:
     return await _effect(call, fields, "Moves", inputs=(target,))
 
 
-def _changed(verb: str) -> Any:
-    """Return what is said of messages that were changed, or of an operation that has begun."""
-
-    def done(fields: Fields, content: Any) -> Done:
-        if content.get("operation"):
-            return Done(f"The operation {content['operation']} has begun.")
-        rest = f" {plural(content['left'], 'message')} had been received since or left the queue."
-        left = rest if content["left"] else ""
-        target = one(fields, "destination") or None
-        to = "" if target is None else f" to {show_name(target)}"
-        text = f"{plural(content['done'], 'message')} of {show_name(_queue(fields))} {verb}{to}."
-        return Done(text + left, (content.get("undo") or {}).get("id"), target)
-
-    return done
-
-
 def _action(
     verb: str,
     done: Callable[[Fields, Any], Done],
@@ -150,14 +134,14 @@ def _action(
     )  # fmt: skip
 
 
-_RELEASE = _action("Release", _changed("released"), _effect_of_release)
+_RELEASE = _action("Release", changed("released"), _effect_of_release)
 
 ACTIONS = (
-    _action("Delete", _changed("deleted"), _effect_of_deletion, "undo"),
+    _action("Delete", changed("deleted"), _effect_of_deletion, "undo"),
     _RELEASE,
     replace(
         _RELEASE, name="run-matching", verb="Run", what=lambda f: f"{_named(f)} now",
-        done=_changed("released to run now"), effect=_effect_of_run, button="Run now",
+        done=changed("released to run now"), effect=_effect_of_run, button="Run now",
     ),
-    _action("Move", _changed("moved"), _effect_of_move, "destination"),
+    _action("Move", changed("moved"), _effect_of_move, "destination"),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -92,12 +92,9 @@ def _origin(links: Links, fields: Fields) -> str | None:
     return links.worker(worker) if worker else links.flow(flow) if flow else None
 
 
-def _check_chosen(fields: Fields) -> None:
+def _effect(fields: Fields, text: str, *warnings: str, inputs: tuple[Input, ...] = ()) -> Effect:
     if not _ids(fields):
         raise Refused("missingParameter", "No message is chosen", hint="Check its box in the list.")
-
-
-def _effect(fields: Fields, text: str, *warnings: str, inputs: tuple[Input, ...] = ()) -> Effect:
     is_many = len(_ids(fields)) > MAX_UNTYPED
     return Effect(text, warnings, _queue(fields) if is_many else None, inputs)
 
@@ -131,7 +128,6 @@ async def _held(call: PageCall, fields: Fields) -> tuple[str, ...]:
 
 
 async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
-    _check_chosen(fields)
     hidden, warnings, text = await undo_of(call)
     held = await _held(call, fields)
     effect = _effect(fields, f"Deletes {_of(fields)}.{text}", *held, *warnings)
@@ -141,7 +137,6 @@ async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
 async def _effect_of_release(
     call: PageCall, fields: Fields, deed: str = "Makes {} visible now"
 ) -> Effect:
-    _check_chosen(fields)
     place = "each in its" if len(_ids(fields)) > 1 else "in its"
     text = f"{deed.format(_of(fields))}, {place} old place."
     return await _as_shown(call, fields, _effect(fields, text, *await _held(call, fields)))
@@ -152,13 +147,11 @@ async def _effect_of_run(call: PageCall, fields: Fields) -> Effect:
 
 
 async def _effect_of_hiding(call: PageCall, fields: Fields) -> Effect:
-    _check_chosen(fields)
     text = f"Hides {_of(fields)} for a time from now on."
     return _effect(fields, text, *await _held(call, fields))
 
 
 async def _effect_of_move(call: PageCall, fields: Fields) -> Effect:
-    _check_chosen(fields)
     others = await input_of_target(call, _queue(fields))
     text = f"Moves {_of(fields)} to another queue."
     effect = _effect(fields, text, *await _held(call, fields), inputs=(others,))
@@ -166,7 +159,6 @@ async def _effect_of_move(call: PageCall, fields: Fields) -> Effect:
 
 
 async def _effect_of_redrive(call: PageCall, fields: Fields) -> Effect:
-    _check_chosen(fields)
     return _effect(
         fields,
         f"Redrives {_of(fields)}: sends each to the queue that it came from, as a new message, and "
@@ -219,7 +211,7 @@ async def input_of_target(call: PageCall, queue: str) -> Input:
     return replace(found, value=target) if target and target in (offered or {target}) else found
 
 
-async def _input_of_target(call: PageCall, fields: Fields) -> Input:
+async def _input_of_receiver(call: PageCall, fields: Fields) -> Input:
     queues = await input_of_queue(call, "queue", "To the queue")
     if queues.choices and one(fields, "queue") not in dict(queues.choices):
         queues = replace(queues, choices=(("", "Choose a queue"), *queues.choices))
@@ -227,7 +219,7 @@ async def _input_of_target(call: PageCall, fields: Fields) -> Input:
 
 
 async def _effect_of_send(call: PageCall, fields: Fields) -> Effect:
-    target = await _input_of_target(call, fields)
+    target = await _input_of_receiver(call, fields)
     return Effect("", inputs=(target, Input("body", "Body", "area")))
 
 
@@ -238,7 +230,7 @@ async def _effect_of_resend(call: PageCall, fields: Fields) -> Effect:
         "one stays, unless you let it be deleted."
     )
     inputs = [
-        await _input_of_target(call, fields), *await _inputs_of_message(call, fields, source, id)
+        await _input_of_receiver(call, fields), *await _inputs_of_message(call, fields, source, id)
     ]  # fmt: skip
     if call.may(Scope.RECEIVE, source) and call.may(Scope.MANAGE, source):
         choices = (("", "It stays"), (_DELETE_OLD, "It is deleted when the new one was sent"))
@@ -307,23 +299,33 @@ def _sent(fields: Fields, content: Any) -> Done:
     return Done(f"{sent} to {show_name(_queue(fields))} as {show_name(content['id'])}.")
 
 
-def _changed(verb: str, key: str = "ids") -> Any:
-    """Return what is said of messages that were changed, and of those that were not there."""
+def changed(verb: str, key: str = "ids") -> Callable[[Fields, Any], Done]:
+    """
+    Return what is said of messages that were changed, and of those that were not.
+
+    Args:
+        key: the field of the answer with the changed ones, if it has not their number.
+    """
 
     def done(fields: Fields, content: Any) -> Done:
+        if content.get("operation"):
+            return Done(f"The operation {content['operation']} has begun.")
         since = "done" in content  # some may have been received since they were shown
-        number, all = content["done"] if since else len(content[key]), len(_ids(fields))
+        number = content["done"] if since else len(content[key])
+        left = len(_ids(fields)) - number if _ids(fields) else content["left"]
         target = one(fields, "destination") or None
         to = "" if target is None else f" to {show_name(target)}"
         text = f"{plural(number, 'message')} of {show_name(_queue(fields))} {verb}{to}."
-        rest = f"{plural(all - number, 'message')} had {'been received since or ' if since else ''}"
-        gone = f" {rest}left the queue." if number < all else ""
-        return Done(text + gone, (content.get("undo") or {}).get("id"), target)
+        if left:
+            text += (
+                f" {plural(left, 'message')} had {'been received since or ' * since}left the queue."
+            )
+        return Done(text, (content.get("undo") or {}).get("id"), target)
 
     return done
 
 
-_VT = Input("vt", "Seconds", "number", "600", "From now on; 0 makes them visible.", required=True)
+_VT = Input("vt", "Seconds", value="600")
 _SEND_INPUTS = inputs_of(SEND, "group", "delay")
 _GROUP = _SEND_INPUTS[0]
 _MESSAGES = "/queues/{queue}/messages"
@@ -335,27 +337,27 @@ _IDS = ("ids", "shown", "worker", "flow", "node")
 
 ACTIONS = (
     PageAction(
-        "delete-messages", f"POST {_MESSAGES}:delete", "Delete", _named, _changed("deleted"),
+        "delete-messages", f"POST {_MESSAGES}:delete", "Delete", _named, changed("deleted"),
         _effect_of_deletion, back=_to_list, address=_IDS, form=("undo",),
         recorded="messages of {queue}",
     ),
     PageAction(
-        "release-messages", f"POST {_MESSAGES}:release", "Release", _named, _changed("released"),
+        "release-messages", f"POST {_MESSAGES}:release", "Release", _named, changed("released"),
         _effect_of_release, back=_to_message, address=_IDS, recorded="messages of {queue}",
     ),
     PageAction(
         "run-messages", f"POST {_MESSAGES}:release", "Run", _named_now,
-        _changed("released to run now"), _effect_of_run, back=_to_message, address=_IDS,
+        changed("released to run now"), _effect_of_run, back=_to_message, address=_IDS,
         button="Run now",
     ),
     PageAction(
-        "hide-messages", f"POST {_MESSAGES}:visibility", "Hide", _named, _changed("hidden"),
+        "hide-messages", f"POST {_MESSAGES}:visibility", "Hide", _named, changed("hidden"),
         _effect_of_hiding,
         lambda f: ["visibility", *options_of(f, "vt"), *positional(_queue(f), *_ids(f))],
         back=_to_message, inputs=(_VT,), address=_IDS, recorded="messages of {queue}",
     ),
     PageAction(
-        "move-messages", f"POST {_MESSAGES}:move", "Move", _named, _changed("moved"),
+        "move-messages", f"POST {_MESSAGES}:move", "Move", _named, changed("moved"),
         _effect_of_move,
         lambda f: ["move", f"--to={one(f, 'destination') or 'QUEUE'}",
                    *positional(_queue(f), *_ids(f))],
@@ -364,7 +366,7 @@ ACTIONS = (
     ),
     PageAction(
         "redrive-messages", "POST /queues/{queue}:redrive", "Redrive", _named,
-        _changed("redriven", "messages"), _effect_of_redrive, back=_to_list, address=_IDS,
+        changed("redriven", "messages"), _effect_of_redrive, back=_to_list, address=_IDS,
     ),
     PageAction(
         "send-message", f"POST {_MESSAGES}", "Send", "a message", _sent, _effect_of_send,

@@ -4,7 +4,7 @@ Actions on whole queues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -127,15 +127,6 @@ async def _effect_of_expiry_sweep(call: PageCall, fields: Fields) -> Effect:
     )
 
 
-def _says(text: str) -> Callable[[PageCall, Fields], Coroutine[Any, Any, Effect]]:
-    """Return the effect that a constant text describes."""
-
-    async def effect(_: PageCall, __: Fields) -> Effect:
-        return Effect(text)
-
-    return effect
-
-
 async def _effect_of_policy(call: PageCall, fields: Fields) -> Effect:
     queue = await _read(call, fields)
     now = queue["dead_letter_queue"]
@@ -182,11 +173,11 @@ _OF_QUEUE = "/queues/{queue}"
 ACTIONS = (
     PageAction(
         "create-queue", f"PUT {_OF_QUEUE}", "Create", "a queue", "The queue {queue} was created.",
-        _says("An ordinary queue, for consumers in any language."),
+        "An ordinary queue, for consumers in any language.",
         lambda f: ["create", _queue(f) or "NAME", *options_of(f, *CREATE.options)],
-        back=lambda links, f: links.queue(_queue(f)) if _queue(f) else links.url("queues"),
+        cancel="queues",
         inputs=(
-            Input("queue", "Name", hint="1 to 160 characters of A-Z a-z 0-9 _ -", required=True),
+            Input("queue", "Name", hint="1 to 160 characters of A-Z a-z 0-9 _ -"),
             *attribute_inputs(CREATE),
         ),
         recorded="the queue {queue}",
@@ -202,9 +193,8 @@ ACTIONS = (
         lambda f: ["dead-letter", _queue(f), one(f, "dead_letter_queue") or "DEAD_LETTER_QUEUE",
                    *options_of(f, "max_receives")],
         inputs=(
-            Input("dead_letter_queue", "Dead-letter queue", hint="It must exist.", required=True),
-            Input("max_receives", "Receives", "number", "3", "How often a message may be received.",
-                  required=True),
+            Input("dead_letter_queue", "Dead-letter queue", hint="It must exist."),
+            Input("max_receives", "Receives", value="3"),
         ),
         button="Set the policy",
     ),

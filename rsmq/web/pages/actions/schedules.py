@@ -8,7 +8,6 @@ from rsmq.vocabulary.sends import SCHEDULE
 from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one, options_of
 from rsmq.web.pages.actions.sends import inputs_of, options_of_call
 from rsmq.web.pages.formats import show_name
-from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 
 _PATH, _BACK = "/schedules/{schedule}", "schedules/{schedule}"
@@ -20,14 +19,6 @@ def _schedule(fields: Fields) -> str:
 
 def _name(fields: Fields) -> str:
     return show_name(_schedule(fields))
-
-
-def _to_list(links: Links) -> str:
-    return f"{links.url('delayed')}#schedules"
-
-
-def _to_schedule(links: Links, fields: Fields) -> str:
-    return links.schedule(_schedule(fields)) if _schedule(fields) else _to_list(links)
 
 
 async def _effect_of_run(call: PageCall, fields: Fields) -> Effect:
@@ -60,17 +51,16 @@ ACTIONS = (
         lambda f, a: Done(
             f"The schedule {_name(f)} was {'added' if a['changed'] else 'there already'}."
         ),
-        command=_command_of_add, back=_to_schedule,
+        command=_command_of_add, back=_BACK, cancel="delayed",
         inputs=(
             Input("schedule", "Name", hint="Letters, digits, . _ and -. An existing one is "
-                  "replaced.", required=True),
-            Input("queue", "Queue that gets the messages", required=True),
+                  "replaced."),
+            Input("queue", "Queue that gets the messages"),
             Input("cron", "Times, as a cron expression", hint="Minute, hour, day, month, weekday: "
                   "30 2 * * * is each day at 02:30. Leave it empty for an interval."),
-            Input("timezone", "Time zone of the expression", hint="As Europe/Berlin; UTC by "
-                  "default."),
-            Input("every", "Or an interval, in seconds", "number"),
-            Input("missed", "Times at which no process ran", "choice", "once", choices=(
+            Input("timezone", "Time zone of the expression, as Europe/Berlin"),
+            Input("every", "Or an interval, in seconds"),
+            Input("missed", "Times at which no process ran", value="once", choices=(
                 ("once", "send one message for all of them"),
                 ("skip", "send none"),
                 ("all", "send a message for each"),
@@ -97,6 +87,6 @@ ACTIONS = (
     ),
     PageAction(
         "delete-schedule", f"DELETE {_PATH}", "Delete", "the schedule {schedule}", "",
-        _effect_of_deletion, back=lambda links, _: _to_list(links), address=("queue",),
+        _effect_of_deletion, back="delayed", address=("queue",),
     ),
 )  # fmt: skip

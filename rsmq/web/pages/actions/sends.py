@@ -8,7 +8,6 @@ from rsmq.vocabulary.sends import SendCall, SendOption, ValueKind
 from rsmq.web.pages.actions.form import Fields, Input, one, options_of
 
 _YES = "true"
-_KINDS = {ValueKind.SECONDS: "number", ValueKind.WHOLE_NUMBER: "number", ValueKind.FLAG: "choice"}
 _UNITS = {ValueKind.SECONDS: ", in seconds", ValueKind.TIME: ", as 2030-01-31T12:00:00Z"}
 
 
@@ -21,7 +20,6 @@ def _input_of(option: SendOption, *, is_further: bool) -> Input:
     return Input(
         option.name,
         f"{label[0].upper()}{label[1:]}{_UNITS.get(option.kind, '')}",
-        _KINDS.get(option.kind, "text"),  # type: ignore[arg-type]
         hint=option.describe(_label_of),
         choices=(("", "no"), (_YES, "yes")) if option.kind is ValueKind.FLAG else (),
         is_further=is_further,

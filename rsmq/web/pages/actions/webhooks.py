@@ -94,16 +94,15 @@ ACTIONS = (
         "add-subscriber", f"PUT {_PATH}", "Add", "a subscriber",
         f"The subscriber {_WHO} was added.", command=_command_of_add, back="webhooks",
         inputs=(
-            Input("queue", "Queue whose messages it gets", required=True),
+            Input("queue", "Queue whose messages it gets"),
             Input("subscriber", "Name", hint="Letters, digits, _ and -. One of this name is "
-                  "changed.", required=True),
-            Input("url", "URL", hint="It gets each message as a POST.", required=True),
+                  "changed."),
+            Input("url", "URL", hint="It gets each message as a POST."),
             Input("secret_env", "Variable with the secret", hint="The environment variable of the "
                   "pushing process that has the secret; empty for requests without a signature."),
-            Input("content_type", "Media type of the bodies", hint="application/octet-stream by "
-                  "default."),
-            Input("concurrency", "Pushes at a time", "number", "8"),
-            Input("max_retries", "Retries before a message is a dead letter", "number"),
+            Input("content_type", "Media type of the bodies"),
+            Input("concurrency", "Pushes at a time", value="8"),
+            Input("max_retries", "Retries"),
         ),
         recorded=f"the subscriber {_WHO}",
     ),

@@ -62,14 +62,6 @@ async def _effect_of_concurrency(call: PageCall, fields: Fields) -> Effect:
     )
 
 
-async def _effect_of_stop(call: PageCall, fields: Fields) -> Effect:  # noqa: ARG001 - as others
-    return Effect(
-        f"{show_name(_worker(fields))} stops as by SIGTERM: calls have its grace period to end. If "
-        "it has a supervisor, that starts it again, with the version that is installed then. To "
-        "keep it stopped, end the supervisor; to replace a version, install another one first."
-    )
-
-
 _BACK = "workers/{worker}"
 
 ACTIONS = (
@@ -87,11 +79,14 @@ ACTIONS = (
         "the concurrency of worker {worker}",
         "The concurrency of {worker} is changed within about a second.", _effect_of_concurrency,
         lambda f: ["worker", _worker(f), "concurrency", *f.get("concurrency", ())], back=_BACK,
-        inputs=(Input("concurrency", "Calls at once", "number"),), button="Change the concurrency",
+        inputs=(Input("concurrency", "Calls at once"),), button="Change the concurrency",
     ),
     PageAction(
         "stop-worker", "POST /workers/{worker}:stop", "Stop", "worker {worker}",
-        "{worker} is stopped: its calls have its grace period to end.", _effect_of_stop,
+        "{worker} is stopped: its calls have its grace period to end.",
+        "{worker} stops as by SIGTERM: calls have its grace period to end. If it has a supervisor, "
+        "that starts it again, with the version that is installed then. To keep it stopped, end "
+        "the supervisor; to replace a version, install another one first.",
         "worker {worker} stop", back=_BACK,
     ),
     PageAction(
