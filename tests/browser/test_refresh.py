@@ -1,5 +1,8 @@
 """Pages that look again while they are open."""
 
+from selenium.webdriver import ActionChains
+from selenium.webdriver.common.by import By
+
 from rsmq import RSMQ
 from tests.nodes import wait_until
 
@@ -33,3 +36,23 @@ def test_a_page_is_not_called_live_while_the_server_does_not_answer(chromium, bu
     )
     assert "live" in shown[0]
     assert shown[1].startswith("The server does not answer")
+
+
+_READS = "return performance.getEntriesByName(location.href, 'resource').length;"
+
+
+def test_a_button_that_is_pressed_while_its_page_changes_gets_its_click(chromium, busy_site):
+    chromium.set_view()
+    driver = chromium.driver
+    with RSMQ.from_url(busy_site.server.url) as queues:
+        queues.create_queue("pressed")
+        queues.pause_queue("pressed")
+        chromium.visit(f"{busy_site.address}/queues/pressed")
+        button = driver.find_element(By.LINK_TEXT, "Resume")
+        ActionChains(driver).click_and_hold(button).perform()
+        queues.resume_queue("pressed")  # the button would be another one
+        before = driver.execute_script(_READS)
+        wait_until(lambda: driver.execute_script(_READS) >= before + 3)
+        ActionChains(driver).release().perform()
+        wait_until(lambda: "/actions/resume" in driver.current_url)
+        queues.delete_queue("pressed")

@@ -302,7 +302,7 @@ async def test_a_deploy_that_doubled_the_failures_of_a_task_is_named_with_its_ma
     assert f'<td class="mono fill">{error}</td>' in page
     tasks = await read_page(http, "/tasks?queue=orders")
     assert "11 % now, 2 % before" in tasks
-    assert "last error of the queue" in tasks
+    assert "Last error of orders, " in tasks
     assert f'title="{error}">{error}</span>' in tasks
     assert tasks.index('">failed') < tasks.index("calls/min")  # on a phone the first ones are seen
     assert "v2.4" in tasks

@@ -316,6 +316,22 @@ async def _orders_of(queues, name):
     return {order: value["value"] for order, value in orders.items()}
 
 
+def test_the_resume_of_a_queue_names_its_workers_that_are_paused_too(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.pause_queue("q")
+        await _live(queues, "w1", paused=True)
+        await _live(queues, "w2")
+        await _die(queues, "dead", {"q": []}, seconds_ago=20)
+        open_pages(http)
+        page = _text((await http("GET", "/actions/resume?queue=q")).content)
+        assert re.findall(r"Worker \S+ of it is paused too", page) == [
+            "Worker w1 of it is paused too"
+        ]
+
+    run(test)
+
+
 def test_a_worker_is_given_orders_on_its_page(run):
     async def test(http, queues):
         await queues.create_queue("q")

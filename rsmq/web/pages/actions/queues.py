@@ -16,6 +16,7 @@ from rsmq.web.pages.table import PageCall
 from rsmq.web.routes.forms import QueueJson
 from rsmq.web.routes.queues import CountsJson
 from rsmq.web.routes.undo import DeletionsJson
+from rsmq.web.routes.workers import WorkersJson
 
 #: The name is typed for more messages than these.
 _MANY = 100
@@ -96,9 +97,15 @@ async def _effect_of_resume(call: PageCall, fields: Fields) -> Effect:
     if not queue["paused"]:
         return Effect(f"{_name(fields)} is not paused.")
     visible, hidden = queue["visible_messages"], queue["hidden_messages"]
+    paused = [
+        f"Worker {show_name(each['name'])} of it is paused too. Resume it on its page."
+        for each in (await call.read(WorkersJson))["workers"]
+        if each["is_alive"] and each["paused"] and _queue(fields) in each["in_flight"]
+    ]
     return Effect(
         f"Workers receive from {_name(fields)} again: {plural(visible, 'message')} at once, and "
         f"{plural(hidden, 'hidden message')} when visible.",
+        tuple(paused),
     )
 
 

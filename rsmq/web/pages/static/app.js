@@ -9,8 +9,16 @@ let seconds = Number(document.documentElement.dataset.refresh) || 0;
 const sectionsOf = (root) => [...root.querySelectorAll(LIVE)].filter((each) => each.id);
 for (const each of sectionsOf(document)) known.set(each.id, each.outerHTML);
 
+// A button that is replaced while it is pressed gets no click.
+let pressed = null;
+addEventListener("pointerdown", (event) => { pressed = event.target; }, true);
+for (const end of ["pointerup", "pointercancel"]) {
+  addEventListener(end, () => setTimeout(() => { pressed = null; }), true);
+}
+
 const isBusy = (node) => {
   const active = document.activeElement;
+  if (pressed && node.contains(pressed)) return true;
   if (node.contains(active) && active.matches("input:not([type=checkbox]), textarea, select")) return true;
   const selection = document.getSelection();
   return Boolean(selection && !selection.isCollapsed && node.contains(selection.anchorNode));
@@ -37,7 +45,7 @@ const replace = (old, fresh) => {
 const apply = (text) => {
   const page = new DOMParser().parseFromString(text, "text/html");
   const ids = (root) => sectionsOf(root).map((each) => each.id).join(" ");
-  if (ids(page) !== ids(document) && !sectionsOf(document).some(isBusy)) {
+  if (ids(page) !== ids(document) && !pressed && !sectionsOf(document).some(isBusy)) {
     location.reload(); // a message is gone: its facts and actions are too
     return;
   }
