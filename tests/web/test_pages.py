@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlencode
 
@@ -12,6 +13,7 @@ from rsmq.web.access import sessions
 from rsmq.web.access.secrets import hash_password, hash_token
 from rsmq.web.api import ApiCaller
 from rsmq.web.pages import reads as reads_module
+from rsmq.web.pages import rendering
 from rsmq.web.pages.formats import show_duration, show_name
 from rsmq.web.pages.reads import PageReads, SharedReads
 from rsmq.web.table import ApiAnswer
@@ -169,6 +171,14 @@ async def test_a_page_that_has_not_changed_is_not_sent_again(http, queues):
     await queues.send_message("q", "a")
     http.app.router.default.forget_all()
     assert (await http("GET", "/queues", headers=again)).status == 200
+
+
+async def test_a_running_server_reads_no_file_that_an_upgrade_may_have_changed(http, monkeypatch):
+    monkeypatch.setattr(rendering, "_FILES", Path("/files-of-another-version"))
+    rendering._environment().cache.clear()
+    http.prefix, http.headers = "", {"accept": "text/html"}
+    for path in ("/", "/queues", "/activity", "/static/app.js", "/static/icon.svg"):
+        assert (await http("GET", path)).status == 200, path
 
 
 async def test_all_pages_allow_nothing_but_their_own_files(http):

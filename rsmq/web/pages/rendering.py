@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import DictLoader, Environment, StrictUndefined
 
 from rsmq.web.pages.formats import FILTERS
 
@@ -20,11 +20,25 @@ POLICY = (
 )
 _MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
+_FILES = resources.files("rsmq.web.pages")
+
+
+def load_files() -> None:
+    """Read all files, so that an upgrade in place does not mix versions in a running server."""
+    _environment()
+    for each in (_FILES / "static").iterdir():
+        read_file(each.name)
+
 
 @cache
 def _environment() -> Environment:
+    texts = {
+        each.name: each.read_text("utf-8")
+        for each in (_FILES / "templates").iterdir()
+        if each.name.endswith(".html")
+    }
     made = Environment(
-        loader=PackageLoader("rsmq.web.pages"),
+        loader=DictLoader(texts),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -48,7 +62,7 @@ def read_file(name: str) -> tuple[bytes, str] | None:
     if kind is None or "/" in name:
         return None
     try:
-        content = (resources.files("rsmq.web.pages") / "static" / name).read_bytes()
+        content = (_FILES / "static" / name).read_bytes()
     except FileNotFoundError:
         return None
     return content, kind

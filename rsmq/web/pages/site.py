@@ -38,6 +38,7 @@ from rsmq.web.pages.page_request import (
     session_cookie,
 )
 from rsmq.web.pages.reads import REFRESH_SECONDS, NewReads, PageReads, SharedReads
+from rsmq.web.pages.rendering import load_files
 from rsmq.web.pages.responses import SiteView, make_page, protect, send_file
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views import PAGES
@@ -85,6 +86,7 @@ class Site:
         version: str,
         read_only: bool,
     ) -> None:
+        load_files()
         self._gate = gate
         self._api = api
         self._walks = walks
