@@ -20,6 +20,7 @@ from rsmq.figures.reading import read_queues_in_steps
 from rsmq.history.call_records import TaskFigures
 from rsmq.operations.queues import list_queues_in_steps
 from rsmq.web.client import Client
+from rsmq.web.recoveries import Recoveries
 
 #: A shared walk is used for so many seconds; if it took long, for so many times as long as it took.
 _MIN_SECONDS, _TIMES_ITS_OWN, _MAX_SECONDS = 1.5, 150, 60.0
@@ -40,10 +41,16 @@ _VALUES: Mapping[str, Callable[[QueueBacklog], float | None]] = {
 
 
 class QueueWalks:
-    """Walks that are made when they are asked for."""
+    """
+    Walks that are made when they are asked for.
+
+    Attributes:
+        recoveries: what is known of the alerts of those before; the route of alerts compares them.
+    """
 
     def __init__(self, queues: Client) -> None:
         self._queues = queues
+        self.recoveries = Recoveries()
 
     async def names(self) -> list[str]:
         """

@@ -19,10 +19,12 @@ from rsmq.history.records import HistoryRecord, make_history
 from rsmq.operations.plain import plain_command
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash import Deletion, DeletionKind, DeletionState
+from rsmq.web.recoveries import Recoveries
 from rsmq.web.removals import read_removals
 from rsmq.web.walks import QueueWalks
 from rsmq.webhooks.shared_breaker import PushTarget
 from rsmq.wire.workers import WorkerInfo
+from tests.web.pages_client import open_pages, read_page, run_action
 
 _MINUTE = 30_000_000
 _NOW = _MINUTE * 60_000
@@ -539,6 +541,47 @@ def _figure(page, name):
     """Return the value of a figure of a page."""
     [value] = re.findall(rf'>{name}</div>\s*<div class="value">([^<]*)', page)
     return value.strip()
+
+
+def _recovered(recoveries):
+    return [(each.alert.subject, each.ended_ms, each.waited) for each in recoveries]
+
+
+def test_an_alert_that_has_ended_is_known_for_ten_minutes_unless_it_comes_again():
+    recoveries, paused = Recoveries(), _state("a", messages=9, waits=1, paused_ms=1.0)
+
+    def look(seconds, *states):
+        facts = replace(_facts(*states), now_ms=_NOW + seconds * 1000)
+        recoveries.look(find_alerts(facts), facts)
+        return _recovered(recoveries)
+
+    assert look(0, paused) == []
+    ended = [("a", _NOW + 10_000, 9)]
+    assert look(10, _state("a", messages=4)) == ended
+    assert look(20, paused) == []
+    assert look(30) == [("a", _NOW + 30_000, 9)]
+    for minute in range(1, 11):
+        assert look(30 + 59 * minute)
+    assert look(30 + 600) == []
+    # Nobody has looked for more than a minute: it is not known since when it is over.
+    assert (look(700, paused), look(761, _state("a"))) == ([], [])
+
+
+async def test_the_overview_says_what_is_over_and_how_many_messages_wait_still(http, queues):
+    for name in ("q", "hidden"):
+        await queues.create_queue(name)
+        await queues.send_messages(name, ["x"] * 5)
+        await queues.pause_queue(name)
+    open_pages(http)
+    assert "Over since" not in await read_page(http, "/")
+    await queues.receive_messages("q", 2, vt=600)
+    assert (await run_action(http, "resume", queue="q")).status == 303
+    page = re.sub(r"<[^>]*>", "", await read_page(http, "/"))
+    assert re.search(r"Over since [0-9:]{8}: q is paused, with 5 messages\.", page)
+    assert "5 messages waited then, 3 now." in page
+    await queues.delete_queue("q")
+    await run_action(http, "resume", queue="hidden")
+    assert "q is paused" not in await read_page(http, "/")
 
 
 async def test_alerts_are_listed_and_shown_with_links_to_what_repairs_them(http, queues):

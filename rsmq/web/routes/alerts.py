@@ -22,6 +22,7 @@ from rsmq.explain.alerts.record_operations import (
 from rsmq.explain.alerts.rules import find_alerts
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.fields import Field, Refused, Shape, one_of
+from rsmq.web.recoveries import count_visible
 from rsmq.web.removals import read_removals
 from rsmq.web.routes.forms import may, show_as
 from rsmq.web.send_fields import list_arguments
@@ -94,10 +95,23 @@ class AlertJson(TypedDict):
     announced_ms: Annotated[int | None, "When it was announced, Unix ms."]
 
 
+class RecoveryJson(TypedDict):
+    """An alert that has ended within ten minutes, as this server has seen it."""
+
+    kind: Annotated[str, "Its kind.", one_of(*(each.value for each in AlertKind))]
+    subject: Annotated[str, "Its subject."]
+    text: Annotated[str, "Its last sentence."]
+    queue: Annotated[str | None, "Its queue."]
+    ended_ms: Annotated[int, "When it was gone, Unix ms."]
+    waited: Annotated[int | None, "The visible messages of its queue before."]
+    waits: Annotated[int | None, "Those of now."]
+
+
 class AlertsJson(TypedDict):
     """The alerts, and the sums of the queues that were read for them."""
 
     alerts: Annotated[list[AlertJson], "The worst first."]
+    recovered: Annotated[list[RecoveryJson], "Those that have ended, the last first."]
     queues: Annotated[int, "The queues that were looked at."]
     visible: Annotated[int, "Their visible messages, but for dead-letter queues."]
     dead_letters: Annotated[int, "Messages of dead-letter queues: of policies, or with reasons."]
@@ -129,15 +143,26 @@ async def _list(call: ApiCall) -> ApiAnswer[AlertsJson]:
     )
     targets = dead_letter_queues(facts.states.values())
     states = facts.states.values()
+    alerts = list(find_alerts(facts))
+    if facts.sees_all:
+        call.walks.recoveries.look(alerts, facts)
     return ApiAnswer(
         {
-            "alerts": [_show(facts.record, each) for each in find_alerts(facts)],
+            "alerts": [_show(facts.record, each) for each in alerts],
+            "recovered": [
+                show_as(
+                    RecoveryJson, each.alert, ended_ms=each.ended_ms, waited=each.waited,
+                    waits=count_visible(facts, each.alert),
+                )
+                for each in call.walks.recoveries
+                if each.alert.queue in facts.states or (each.alert.queue is None and facts.sees_all)
+            ],
             "queues": len(states),
             "visible": sum(each.visible for each in states if each.name not in targets),
             "dead_letters": sum(each.messages for each in states if each.name in targets),
             "age_seconds": facts.age_seconds,
         }
-    )
+    )  # fmt: skip
 
 
 _QUEUE_KINDS = frozenset(each.value for each in OF_QUEUES)

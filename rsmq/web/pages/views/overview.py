@@ -29,7 +29,7 @@ from rsmq.web.pages.views.figures import (
     spark_of,
 )
 from rsmq.web.pages.views.queues import QueueRow, make_rows, queue_columns
-from rsmq.web.routes.alerts import AlertJson, AlertsJson, queue_of_alert
+from rsmq.web.routes.alerts import AlertJson, AlertsJson, RecoveryJson, queue_of_alert
 from rsmq.web.routes.history import NamespaceHistoryJson
 from rsmq.web.routes.queue_list import QueuesJson
 from rsmq.web.routes.task_figures import TasksJson
@@ -64,6 +64,7 @@ class OverviewPage:
     Attributes:
         number: of queues.
         calm: what is said if nothing is wrong.
+        recovered: the alerts that have ended.
         is_waiting: whether messages wait though nothing else is wrong.
         queues: those whose messages wait the longest.
     """
@@ -71,6 +72,7 @@ class OverviewPage:
     pages: ClassVar[Mapping[str, str]] = _PAGES
     chart: Chart | None
     alerts: list[AlertRow]
+    recovered: list[RecoveryJson]
     number: int
     calm: str
     is_waiting: bool
@@ -103,7 +105,8 @@ async def _show(call: PageCall) -> OverviewPage:
     ]
     return OverviewPage(
         await _draw_calls(call, tasks, history, workers["workers"]),
-        await _with_changes(call, found["alerts"], workers["workers"]), found["queues"],
+        await _with_changes(call, found["alerts"], workers["workers"]), found["recovered"],
+        found["queues"],
         *_calm(workers["workers"], queues[0] if queues else None),
         queues[:_LIMIT], queue_columns(), _figures(history, workers["workers"], found),
     )  # fmt: skip
