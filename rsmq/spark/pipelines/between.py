@@ -7,7 +7,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +16,20 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.pipelines.queues import GROUP_COLUMNS, Queues, name_kept_columns, refuse_loop
-from rsmq.spark.pipelines.streams import ProgressCallback, ignore_progress, read_stream, run_stream
+from rsmq.spark.pipelines.streams import (
+    ProgressCallback,
+    StreamResult,
+    ignore_progress,
+    read_stream,
+    run_stream,
+)
 from rsmq.vocabulary.sends import SPARK
 
 Function = Callable[[DataFrame], DataFrame]
 
 
-@dataclass(frozen=True, slots=True)
-class Transformed:
-    """
-    The result of a transformation.
-
-    Attributes:
-        messages: how many messages it read.
-        lost: how many messages other consumers had received meanwhile, in all batches but the
-            last; these are not deleted from the queue.
-    """
-
-    messages: int
-    lost: int
+class Transformed(StreamResult):
+    """The result of a transformation: the messages that it read."""
 
 
 def transform(  # noqa: PLR0917 - source and target in order
@@ -130,19 +124,8 @@ def load_function(name: str) -> Function:
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class Redriven:
-    """
-    The result of a redrive.
-
-    Attributes:
-        messages: how many dead letters it sent.
-        lost: how many messages other consumers had received meanwhile, in all batches but the
-            last; these are not deleted from the queue.
-    """
-
-    messages: int
-    lost: int
+class Redriven(StreamResult):
+    """The result of a redrive: the dead letters that it sent."""
 
 
 def redrive(

@@ -28,6 +28,7 @@ from rsmq.spark.pipelines.queues import (
 from rsmq.spark.pipelines.streams import (
     JobProgress,
     ProgressCallback,
+    StreamResult,
     ignore_progress,
     read_stream,
     run_stream,
@@ -196,19 +197,14 @@ def _observe_count(frame: DataFrame) -> tuple[DataFrame, Observation]:
 
 
 @dataclass(frozen=True, slots=True)
-class Archived:
+class Archived(StreamResult):
     """
     The result of an archive.
 
     Attributes:
-        messages: how many messages it wrote.
-        lost: how many messages other consumers had received meanwhile, in all batches but the
-            last; these are not deleted from the queue.
         path: the folder of the archive.
     """
 
-    messages: int
-    lost: int
     path: str
 
 
@@ -290,19 +286,14 @@ KINDS = ("json", "csv", "parquet", "text", "none")
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
+class Drained(StreamResult):
     """
     The result of a drain.
 
     Attributes:
-        messages: how many messages it processed.
-        lost: how many messages other consumers had received meanwhile, in all batches but the
-            last; these are not deleted from the queue.
         path: the folder of the files; None with the kind ``none``.
     """
 
-    messages: int
-    lost: int
     path: str | None
 
 

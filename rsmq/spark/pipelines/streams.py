@@ -57,6 +57,21 @@ def ignore_progress(_: JobProgress) -> None:
     """Do nothing: the default progress callback."""
 
 
+@dataclass(frozen=True, slots=True)
+class StreamResult:
+    """
+    The result of a job that receives messages.
+
+    Attributes:
+        messages: how many messages it processed.
+        lost: how many messages other consumers had received meanwhile, in all batches but the
+            last; these are not deleted from the queue.
+    """
+
+    messages: int
+    lost: int
+
+
 class StreamCount:
     """A counter of the batches and messages of a stream, which reports the progress."""
 
