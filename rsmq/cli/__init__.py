@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pkgutil import resolve_name
 
 _INTERRUPTED = 130
@@ -37,7 +37,10 @@ def run_pipeline(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(name: str, command: str, arguments: Sequence[str] | None) -> int:
-    with _exit_on_interrupt():
+    from rsmq.cli.app.loading import loading  # noqa: PLC0415 - as below
+
+    is_own_process = arguments is None
+    with _exit_on_interrupt(), loading() if is_own_process else nullcontext():
         from rsmq.cli.app.program import run  # noqa: PLC0415 - takes time
 
         loaded = resolve_name(command)

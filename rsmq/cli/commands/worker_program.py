@@ -14,6 +14,7 @@ from typing import Any
 from rsmq._sync.client import RSMQ
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.errors import Exit, Failed
+from rsmq.cli.app.loading import loading
 from rsmq.cli.app.wait_for_redis import ask_for_queue, wait_for_redis
 from rsmq.cli.commands.calls import run_call
 from rsmq.cli.commands.health_server import serve_health
@@ -66,7 +67,8 @@ def run_worker(call: Call, args: SimpleNamespace) -> int:
             max_memory=args.max_memory_per_child,
         )
     try:
-        running.append(_import_worker(args.app))
+        with loading():
+            running.append(_import_worker(args.app))
         _run_process(running[0], call, args, supervised)
     finally:
         if supervised is not None:
