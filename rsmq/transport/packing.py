@@ -19,8 +19,10 @@ _LARGE_COMMAND_BYTES = 131_072
 _LARGE_ARGUMENT_BYTES = 2048
 #: The size at which a piece ends.
 _PIECE_BYTES = 32_768
-#: The formats of so many arguments.
-_ARGUMENTS = [b"$%d\r\n%b\r\n" * number for number in range(_MANY_ARGUMENTS)]
+#: The formats of a head and so many arguments.
+_FORMATS = [b"%b" + b"$%d\r\n%b\r\n" * number for number in range(_MANY_ARGUMENTS)]
+#: The number of arguments of ``send_message``, which is packed in each call.
+_SEND_ARGUMENTS = 5
 
 
 def pack_small_call(operation: Operation[Any]) -> tuple[bytes, ...] | None:
@@ -34,10 +36,16 @@ def pack_small_call(operation: Operation[Any]) -> tuple[bytes, ...] | None:
         args = operation.args
         if len(operation.keys) + len(args) >= _MANY_ARGUMENTS - 3:
             return None
-        parts: list[Any] = [_pack_head(operation.script.sha1, operation.keys, len(args))]
-        for each in args:
-            parts += len(each), each
-        operation.packed = ((b"%b" + _ARGUMENTS[len(args)]) % (*parts,),)
+        head = _pack_head(operation.script.sha1, operation.keys, len(args))
+        parts: list[Any]
+        if len(args) == _SEND_ARGUMENTS:  # as below, in half of the time
+            a, b, c, d, e = args
+            parts = [len(a), a, len(b), b, len(c), c, len(d), d, len(e), e]
+        else:
+            parts = []
+            for each in args:
+                parts += len(each), each
+        operation.packed = (_FORMATS[len(args)] % (head, *parts),)
     return operation.packed
 
 

@@ -23,10 +23,11 @@ def call(*args, keys=KEYS):
         (),
         (b"",),
         (b"%d %b\r\n", b"\x00\xff", "ä".encode()),
+        (b"%d %b\r\n", b"", b"x" * 9, "ä".encode(), b"\x00\xff"),
         (b"x" * 20_000, b"1"),
         tuple(b"%d" % number for number in range(26)),
     ],
-    ids=["none", "empty", "bytes", "large", "many"],
+    ids=["none", "empty", "bytes", "of a send", "large", "many"],
 )
 @pytest.mark.parametrize("keys", [KEYS, (), (b"rsmq:%s",)], ids=len)
 def test_a_small_call_has_the_bytes_of_hiredis(args, keys):
