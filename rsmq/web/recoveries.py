@@ -13,7 +13,7 @@ from rsmq.explain.alerts.record import alert_name
 
 #: For how long an ended alert is shown.
 _SHOWN_MS = 600_000
-#: If nobody has looked for longer, it is not known when an alert has ended.
+#: After a longer time without a look, it is not known when an alert has ended.
 _MAX_GAP_MS = 60_000
 
 
