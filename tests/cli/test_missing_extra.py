@@ -42,7 +42,7 @@ def test_only_top_needs_the_extra(rsmq, server, ns):
 
 
 def test_another_missing_module_is_raised(monkeypatch):
-    monkeypatch.delitem(sys.modules, "rsmq.cli.app.program")
+    monkeypatch.delitem(sys.modules, "rsmq.cli.app.program", raising=False)
     monkeypatch.setitem(sys.modules, "rsmq.cli.app.standard_streams", None)
     with pytest.raises(ModuleNotFoundError):
         rsmq.cli.main(["list"])
