@@ -43,6 +43,15 @@ def read_public_attributes(kind):
     return {name for name in dir(kind) if not name.startswith("_")}
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_each_row_of_a_table_has_the_cells_of_its_head(page):
+    code = re.sub(r"^```.*?^```", "", PAGES[page].read_text(), flags=re.MULTILINE | re.DOTALL)
+    for lines in re.findall(r"(?:^\|.*\n)+", code, re.MULTILINE):
+        rows = [re.sub(r"\\\|", "", row) for row in lines.splitlines()]
+        assert [row for row in rows if not row.endswith("|")] == []
+        assert {row.count("|") for row in rows} == {rows[0].count("|")}, rows[0]
+
+
 def test_every_method_is_listed():
     section = read_section("reference.md", "## Methods")
     listed = set(re.findall(r"^\| `(\w+)\(", section, re.MULTILINE))
