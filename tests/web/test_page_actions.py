@@ -12,7 +12,7 @@ import pytest
 
 from rsmq import RSMQ
 from rsmq.cli.app.program import root
-from rsmq.vocabulary.calls import CALLS
+from rsmq.vocabulary.calls import CALLS, FACE_CALLS
 from rsmq.web.bulk.records import OperationKind, begin_operation
 from rsmq.web.pages.actions import ACTIONS, BY_NAME
 from rsmq.web.pages.phrases import PHRASES
@@ -69,7 +69,11 @@ def test_the_line_of_an_action_is_one_that_the_program_accepts_or_the_page_says_
 
 @of_each_action
 def test_the_command_of_an_action_is_that_of_the_table_of_calls(action):
-    named = {each.command for each in CALLS if each.route == action.route and each.command}
+    named = {
+        each.command
+        for each in (*CALLS, *FACE_CALLS)
+        if each.route == action.route and each.command
+    }
     if named and not action.why_not:
         line = " ".join(action.command_of(_fields_of(action)))
         assert any(line.startswith(each.partition(" --")[0]) for each in named), (line, named)

@@ -4,7 +4,7 @@ Actions on what was done: undo, and the operations of many messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rsmq.trash.deletion import DeletionKind
@@ -69,10 +69,6 @@ async def _effect_of_cancelling(call: PageCall, fields: Fields) -> Effect:
     )
 
 
-def _says(what: str) -> Callable[[Fields, Any], Done]:
-    return lambda _, each: Done(f"The {each['kind']} of {show_name(each['queue'])} {what}.")
-
-
 ACTIONS = (
     PageAction(
         "undo", "POST /undo/{id}", "Undo", "the deletion", _restored, _effect_of_undo,
@@ -81,13 +77,13 @@ ACTIONS = (
     *(
         PageAction(
             f"{verb.lower()}-operation", f"POST {_OPERATION}:{verb.lower()}", verb,
-            "the operation", _says(says), effect, why_not="operations are those of a server",
+            "the operation", says, effect, why_not="operations are those of a server",
             back="activity", address=("queue",), recorded="operation {operation}",
         )
         for verb, says, effect in (
-            ("Pause", "is paused", ""),
-            ("Resume", "is resumed", ""),
-            ("Cancel", "was cancelled", _effect_of_cancelling),
+            ("Pause", "The {kind} of {queue} is paused.", ""),
+            ("Resume", "The {kind} of {queue} is resumed.", ""),
+            ("Cancel", "The {kind} of {queue} was cancelled.", _effect_of_cancelling),
         )
     ),
 )  # fmt: skip

@@ -48,12 +48,12 @@ ACTIONS = (
     PageAction(
         "remove-alert-target", f"DELETE {_TARGET}", "Remove", _OF_ALERTS, "",
         "Sends nothing more to {target}, not even the end of open alerts.",
-        "alerts remove -- {target}", back="alerts",
+        back="alerts",
     ),
     PageAction(
         "test-alert-target", f"POST {_TARGET}:test", "Test", _OF_ALERTS,
         "The target {target} is tested: a server sends a test alert within 15 seconds.",
-        command="alerts test -- {target}", back="alerts",
+        back="alerts",
     ),
     PageAction(
         "silence-alert", f"PUT {_SILENCE}", "Silence", _alert,

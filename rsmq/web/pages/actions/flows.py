@@ -14,12 +14,8 @@ from rsmq.web.pages.table import PageCall
 from rsmq.web.routes.flows import FlowWithNodesJson
 
 
-def _flow(fields: Fields) -> str:
-    return one(fields, "flow")
-
-
 async def _effect(call: PageCall, fields: Fields) -> Effect:
-    flow = await call.read(FlowWithNodesJson, {"flow": _flow(fields)})
+    flow = await call.read(FlowWithNodesJson, {"flow": one(fields, "flow")})
     if flow["is_ended"]:
         raise Refused("flowEnded", "The flow has ended", status=409, value=flow["id"])
     left = flow["total"] - flow["done"]

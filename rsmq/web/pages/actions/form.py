@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from rsmq.vocabulary.calls import CALLS
+from rsmq.vocabulary.calls import CALLS, FACE_CALLS
 from rsmq.web.fields import Refused, Shape
 from rsmq.web.pages.formats import show_name
 from rsmq.web.pages.links import Links, part_of
@@ -33,7 +33,7 @@ _FIELD = re.compile(r"\{(\w+)\}")
 _NUMBERS = (Shape.NUMBER, Shape.WHOLE)
 _ROUTES = {f"{each.method} {each.path}": each for each in TABLE}
 #: The commands of the program that are the call of a route.
-_COMMANDS = {each.route: each.command for each in reversed(CALLS) if each.command}
+_COMMANDS = {each.route: each.command for each in reversed((*CALLS, *FACE_CALLS)) if each.command}
 
 
 def _fill(template: str, fields: Fields) -> str:
@@ -174,8 +174,8 @@ class PageAction:
         route: the method and the path of the entry of the API, as in the table of operations.
         verb: the begin of its title and of its button; all its texts have this verb.
         what: the object of the verb: a template, or what returns it.
-        done: the text afterwards: a template, or a function of the content of the answer; by
-            default that it was done to ``what``.
+        done: the text afterwards: a template of the fields and of those of the answer, or a
+            function of both; by default that it was done to ``what``.
         effect: what it will do, a template, or what returns it; empty if the button says all, and
             there is no page.
         command: the same command of the program, a template, or what returns its words; by default
@@ -298,8 +298,10 @@ class PageAction:
         """Return what is said after the action."""
         if not isinstance(self.done, str):
             return self.done(fields, answer)
-        undo = ((answer or {}).get("undo") or {}).get("id")
-        return Done(fill(self.done, fields) or self._was_done(fields), undo)
+        answer = answer or {}
+        texts = {name: [value] for name, value in answer.items() if isinstance(value, str)}
+        text = fill(self.done, {**fields, **texts}) or self._was_done(fields)
+        return Done(text, (answer.get("undo") or {}).get("id"))
 
     def _was_done(self, fields: Fields) -> str:
         what = self.what_of(fields)

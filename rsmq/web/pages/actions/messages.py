@@ -294,11 +294,6 @@ def _send_command(fields: Fields) -> list[str]:
     return ["send", *options, "--whole", "--file=-", *positional(_queue(fields))]
 
 
-def _sent(fields: Fields, content: Any) -> Done:
-    sent = "Resent" if one(fields, "id") else "Sent"
-    return Done(f"{sent} to {show_name(_queue(fields))} as {show_name(content['id'])}.")
-
-
 def changed(verb: str, key: str = "ids") -> Callable[[Fields, Any], Done]:
     """
     Return what is said of messages that were changed, and of those that were not.
@@ -369,17 +364,18 @@ ACTIONS = (
         changed("redriven", "messages"), _effect_of_redrive, back=_to_list, address=_IDS,
     ),
     PageAction(
-        "send-message", f"POST {_MESSAGES}", "Send", "a message", _sent, _effect_of_send,
-        _send_command, back=_to_list, inputs=_SEND_INPUTS, form=_BODY,
+        "send-message", f"POST {_MESSAGES}", "Send", "a message", "Sent to {queue} as {id}.",
+        _effect_of_send, _send_command, back=_to_list, inputs=_SEND_INPUTS, form=_BODY,
     ),
     PageAction(
-        "resend-message", f"POST {_MESSAGES}", "Edit and resend", "the message {id}", _sent,
+        "resend-message", f"POST {_MESSAGES}", "Edit and resend", "the message {id}",
+        "Resent to {queue} as {id}.",
         _effect_of_resend, _send_command, back=_to_list, inputs=_SEND_INPUTS, then=_delete_old,
         address=("from", "id"), form=(*_BODY, "old"),
     ),
     PageAction(
         "cancel-job", "POST /queues/{queue}/jobs/{id}:cancel", "Cancel", "the job {id}",
-        lambda f, content: Done(f"The job {show_name(one(f, 'id'))}: {content['result']}."),
+        "The job {id}: {result}.",
         _effect_of_cancelling, lambda f: ["cancel", *positional(_queue(f), one(f, "id"))],
         back="queues/{queue}/messages/{id}", recorded="job {id} of {queue}",
     ),

@@ -81,7 +81,7 @@ ACTIONS = (
     ),
     PageAction(
         "run-schedule", f"POST {_PATH}:run", "Run", "the schedule {schedule} now",
-        lambda f, a: Done(f"The schedule {_name(f)} was run: it has sent message {a['id']}."),
+        "The schedule {schedule} was run: it has sent message {id}.",
         _effect_of_run, back=_BACK, address=("queue",), button="Run now",
         recorded="the schedule {schedule}",
     ),
