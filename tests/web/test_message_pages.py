@@ -458,6 +458,22 @@ async def test_messages_of_a_running_queue_are_moved_but_for_those_received(numb
     assert {each.decode() for each in moved} == set(ids) - {each.id for each in held}
 
 
+async def test_the_page_of_a_queue_offers_to_move_its_visible_messages(http, queues):
+    for name in ("q", "other"):
+        await queues.create_queue(name)
+    _pages(http)
+    assert "move-matching" not in (await http("GET", "/queues/other")).content.decode()
+    await queues.send_messages("q", ["x"] * 2)
+    await queues.receive_message("q", vt=600)
+    page = (await http("GET", "/queues/q")).content.decode()
+    [form] = re.findall('action="/actions/move-matching">(.*?)</form>', page)
+    asked = await _post(http, "/actions/move-matching", **_hidden(form))
+    page = asked.content.decode()
+    assert "Moves 1 message of q that are visible" in page
+    await _post(http, "/actions/move-matching", **_hidden(page), destination="other")
+    assert (await queues.get_queue_attributes("other")).messages == 1
+
+
 async def test_a_chosen_state_moves_messages_in_flight_that_were_not_received_again(http, queues):
     for name in ("q", "other"):
         await queues.create_queue(name)
