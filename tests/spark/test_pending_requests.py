@@ -36,32 +36,34 @@ def in_use(monkeypatch):
     return in_use
 
 
-def test_next_messages_are_requested_before_the_last_ones_are_used(env, queue, monkeypatch, in_use):
-    for _ in range(10):
-        env.rsmq.send_messages(queue, ["m"] * 1000)
-    events = []
+@pytest.fixture
+def events(monkeypatch):
+    """The begins and the ends of requests, in order, each with the name of its first command."""
+    events, names = [], {}
     begin, finish = SparkServer.begin_request, PendingCall.finish
     finish_within = PendingCall.finish_within
 
-    def name(commands):
-        packed = b"".join(bytes(each) for each in pack_all(commands))
-        return packed.split(b"\r\n")[2].decode()
-
     def note_begin(self, commands):
         request = begin(self, commands)
-        requests[id(request)] = name(commands)
-        kept.append(request)
-        events.append(f"begin {name(commands)}")
+        packed = b"".join(bytes(each) for each in pack_all(commands))
+        name = packed.split(b"\r\n")[2].decode()
+        names[id(request)] = name, request
+        events.append(f"begin {name}")
         return request
 
     def note_finish(self, *args):
-        events.append(f"finish {requests[id(self)]}")
+        events.append(f"finish {names[id(self)][0]}")
         return (finish_within if args else finish)(self, *args)
 
-    requests, kept = {}, []
     monkeypatch.setattr(SparkServer, "begin_request", note_begin)
     monkeypatch.setattr(PendingCall, "finish", note_finish)
     monkeypatch.setattr(PendingCall, "finish_within", note_finish)
+    return events
+
+
+def test_next_messages_are_requested_before_the_last_ones_are_used(env, queue, events, in_use):
+    for _ in range(10):
+        env.rsmq.send_messages(queue, ["m"] * 1000)
     source = env.source(queue=queue, columns="id,message", numPartitions=1)
     reader = source.reader(source.schema())
     (partition,) = reader.partitions()
@@ -77,7 +79,39 @@ def test_next_messages_are_requested_before_the_last_ones_are_used(env, queue, m
     scans = [event for event in events if event.endswith("ZSCAN")]
     assert scans[:3] == ["begin ZSCAN", "finish ZSCAN", "begin ZSCAN"]
     assert events[:3] == scans[:3]
-    assert len(kept) == len([event for event in events if event.startswith("finish")])
+    begun = [event for event in events if event.startswith("begin")]
+    assert len(begun) == len([event for event in events if event.startswith("finish")])
+    assert not in_use
+
+
+def test_next_part_of_a_batch_is_requested_before_the_last_one_is_used(env, queue, events, in_use):
+    for _ in range(3):
+        env.rsmq.send_messages(queue, ["m"] * 1000)
+    query = env.query(numPartitions=1)
+    query.poll()
+    (task,) = query.plan()
+    events.clear()
+    events.extend(f"use {batch.num_rows}" for batch in query.reader.read(task))
+
+    assert events == [
+        "begin HGET", "begin HGET", "finish HGET", "begin HMGET",
+        "begin HGET", "finish HGET", "begin HMGET", "finish HMGET", "use 1000",
+        "finish HGET", "begin HMGET", "finish HMGET", "use 1000",
+        "finish HMGET", "use 1000",
+    ]  # fmt: skip
+    assert not in_use
+
+
+def test_task_that_is_closed_early_releases_its_connections(env, queue, in_use):
+    for _ in range(3):
+        env.rsmq.send_messages(queue, ["m"] * 1000)
+    query = env.query(numPartitions=1)
+    query.poll()
+    (task,) = query.plan()
+    rows = query.reader.read(task)
+    assert next(rows).num_rows == 1000
+    assert in_use
+    rows.close()
     assert not in_use
 
 
