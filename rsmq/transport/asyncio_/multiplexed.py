@@ -113,9 +113,8 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=_WRITE_BYTES)
         self._has_data = make_data_check(self.socket)
 
-    @property
-    def is_broken(self) -> bool:
-        """Whether the peer has closed the idle connection, or has sent unexpected data."""
+    def is_broken(self) -> bool:  # not a property, which takes longer
+        """Return whether the peer has closed the idle connection, or has sent unexpected data."""
         return not self._pending and not self._waiting and bool(self._has_data())
 
     @property
@@ -453,7 +452,7 @@ class ReconnectingConnection:
         connection = self._current
         if connection is None or connection.state is not ConnectionState.OPEN:
             return None
-        if check and connection.is_broken:
+        if check and connection.is_broken():
             connection.close()
             return None
         return connection
