@@ -14,7 +14,7 @@ def loading() -> Iterator[None]:
     """
     Collect no garbage while modules are loaded, and never look for some in them afterwards.
 
-    Otherwise collections take a fifth of the time until a worker runs its first job, and each
+    Otherwise collections take a twelfth of the time until a worker runs its first job, and each
     later full one goes through all modules, which takes 20 ms. Only for a process of our own: the
     garbage that there is already stays too.
     """
