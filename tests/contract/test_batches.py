@@ -93,6 +93,7 @@ def test_front_of_an_empty_queue_is_visible_now(env, queue):
     assert env.rsmq.receive_message(queue).id == id
 
 
+@pytest.mark.refused
 def test_front_with_a_delay_is_refused(env, queue):
     before = env.state()
 
@@ -133,6 +134,7 @@ def test_an_empty_batch_changes_nothing(env, queue):
     assert env.scores(queue) == {}
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize(
     ("bodies", "kind", "text"),
     [
@@ -293,6 +295,7 @@ def test_nothing_is_received_if_the_second_queue_is_broken(env, two):
         assert env.state() == before
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize("number", [0, -1, 10_001, 1.5, True, None, "5"])
 def test_an_invalid_number_of_messages_is_refused(env, queue, number):
     with refused(InvalidValue, "max_messages must be between 1 and 10000"):
@@ -301,6 +304,7 @@ def test_an_invalid_number_of_messages_is_refused(env, queue, number):
         env.rsmq.pop_messages(queue, number)
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize(
     ("names", "kind"),
     [
@@ -446,6 +450,7 @@ def test_a_message_whose_id_has_no_time_is_released_to_now(env, queue):
     assert before <= env.scores(queue)[id] <= env.now_ms()
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize(
     ("arguments", "kind"),
     [

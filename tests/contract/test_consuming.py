@@ -307,6 +307,7 @@ class TestOneServer:
 # consume: wrong arguments and wrong use.
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize(
     ("args", "options", "kind", "text"),
     [
@@ -428,6 +429,7 @@ def test_processing_of_a_message_that_left_the_queue(env, queue, ids, caplog):
     assert caplog.records == []
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize(
     ("message", "kind", "text"),
     [

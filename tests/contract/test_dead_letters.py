@@ -166,6 +166,7 @@ def test_two_queues_cannot_be_each_others_dead_letter_queue(env, queue, dead):
     assert env.state() == before
 
 
+@pytest.mark.refused
 def test_a_limit_without_a_queue_is_refused(env, queue):
     with refused(InvalidFormat, "Invalid max_receives format"):
         env.rsmq.set_dead_letter_policy(queue, None, 5)

@@ -122,6 +122,7 @@ def test_large_bodies_with_dedup_ids(env, queue):
     assert len(env.scores(queue)) == 2
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize("name", ["", "x" * 129, 5, b"x", "\ud800"])
 def test_an_invalid_dedup_id_is_refused(env, queue, name):
     before = env.state()
@@ -138,6 +139,7 @@ def test_a_dedup_id_may_have_any_characters(env, queue):
         assert env.rsmq.send_message(queue, "m", dedup_id=name) == id
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize("window", [0, 0.999, -1, 10_000_000, "5", None, True])
 def test_an_invalid_window_is_refused(env, queue, window):
     with pytest.raises(InvalidValue, match="dedup_window must be between"):

@@ -83,6 +83,7 @@ def test_more_than_the_limit_ahead_is_refused_by_the_clock_of_the_server(env, se
     assert env.scores("q") == dict.fromkeys(ids, due)
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize(
     ("options", "remedy"),
     [

@@ -364,6 +364,7 @@ def test_a_replaced_message_has_the_retries_of_its_newest_send(env, queue):
     assert limits_of(env, queue) == {id: "3:"}
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize("number", [-1, 1_000_001, 0.5, "2", True])
 def test_a_bad_number_of_retries_is_refused(env, queue, number):
     before = env.state()

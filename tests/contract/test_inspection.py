@@ -144,6 +144,7 @@ def test_the_codec_of_a_peek(env, queue):
     assert env.rsmq.peek_messages(queue, codec=JSON)[0].body == {"a": 1}
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize(
     ("options", "kind", "text"),
     [

@@ -258,6 +258,7 @@ def test_a_purge_removes_the_rates(env, queue):
     assert records_of(env, queue) == ([], [], {})
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize(
     ("options", "word"),
     [
@@ -274,12 +275,14 @@ def test_an_incomplete_limit_is_refused(env, queue, options, word):
     assert env.scores(queue) == {}
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize("max_running", [0, 1001, True, 2.5, "2"])
 def test_a_number_that_may_not_run_is_refused(env, queue, max_running):
     with refused(InvalidValue, "max_running must be between 1 and 1000"):
         env.rsmq.send_message(queue, "m", limit_key="a", max_running=max_running)
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize(
     "rate", ["", "10", "0/s", "1000001/s", "5/w", "1.5/s", " 1/s", "\u0661/s", 5]
 )
@@ -288,6 +291,7 @@ def test_a_text_that_is_no_rate_is_refused(env, queue, rate):
         env.rsmq.send_message(queue, "m", limit_key="a", rate=rate)
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize(
     "options", [{"limit_key": "a\0"}, {"limit_key": "x" * 129}, {"group": "\1"}]
 )

@@ -117,6 +117,7 @@ def test_bodies_of_a_recovery_are_bounded(env, queue):
     assert env.fields(queue)["totalrecv"] == "6"
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize(
     ("options", "text"),
     [

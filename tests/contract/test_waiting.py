@@ -142,6 +142,7 @@ def test_a_missing_queue_is_not_waited_for(env, call):
         CALLS[call](env.rsmq, "q", 20)
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize("value", [-1, 10_000_000, "5", True, float("nan"), []])
 @pytest.mark.parametrize("call", CALLS)
 def test_a_wait_out_of_range_is_refused(env, queue, call, value):
