@@ -2,7 +2,8 @@
 Runs tests with large counts, part after part, and ends with a table of all.
 
 ``scripts/soak`` calls it. A test that has a large count says so with ``tests.scale``, or by
-RSMQ_SOAK; such files are found by these words, so that none is forgotten.
+RSMQ_SOAK, or groups servers of each engine; such files are found by these words, so that none is
+forgotten.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-_LARGE = re.compile(r"\bSOAK\b|\bscaled\(|\bRSMQ_SOAK\b")
+_LARGE = re.compile(r"\bSOAK\b|\bscaled\(|\bRSMQ_SOAK\b|def (sentinels|servers)\(engine\):")
 _PYTEST = (".venv/bin/python", "-m", "pytest", "-v", "-s")
 #: Options of parts: these mostly wait, or have thousands of short tests.
 _OPTIONS = {
@@ -41,7 +42,7 @@ _COMMANDS = {
 _STATUSES = {0: "passed", 5: "no test"}
 #: Where servers form groups; these tests are a part of their own.
 _CLUSTERS = re.compile(
-    r"tests/faults/test_(cluster|atomic_slot|sentinel|partitions|replication|servers|total_queue)"
+    r"tests/faults/test_(cluster|atomic_slot|sentinel|partitions|replication|servers|total_queue|two_primaries)"
     r"|_on_cluster\.py"
 )
 

@@ -23,12 +23,13 @@ def test_large_tests_are_found_by_their_counts(tmp_path):
     write(tmp_path, "tests/jobs/helpers.py")
     write(tmp_path, "tests/web/sqs/test_long.py", "LONG = os.environ.get('RSMQ_SOAK')\n")
     write(tmp_path, "tests/faults/test_cluster.py")
+    write(tmp_path, "tests/faults/test_two_primaries.py", "def servers(engine):\n    ...\n")
 
     assert soak.large_tests(tmp_path) == {
         "compat": ["compat/test_node.py"],
         "jobs": ["tests/jobs/test_kills.py"],
         "web": ["tests/web/sqs/test_long.py"],
-        "clusters": ["tests/faults/test_cluster.py"],
+        "clusters": ["tests/faults/test_cluster.py", "tests/faults/test_two_primaries.py"],
     }
 
 
