@@ -76,10 +76,10 @@ class WorkerProgram:
         self._processes.append(process)
         return process
 
-    def run(self, *arguments, seconds=15):
+    def run(self, *arguments, seconds=50):
         """
         Run the program until it exits by itself; return exit code, standard output and standard
-        error.
+        error. The time is shorter than that for which the program waits for Redis.
         """
         process = self.start(*arguments)
         out, errors = process.communicate(timeout=seconds)
@@ -498,7 +498,7 @@ def test_missing_dependency_of_module_is_raised_unchanged(program):
 def test_a_server_that_does_not_answer_is_a_warning_and_then_ends_the_program(program):
     port = free_port()
     program.write_app(url=f"redis://127.0.0.1:{port}/0")
-    code, _, errors = program.run(f"{program.module}:worker", "--wait-for-redis", "0", seconds=50)
+    code, _, errors = program.run(f"{program.module}:worker", "--wait-for-redis", "0")
 
     warning, last = errors.splitlines(keepends=True)
     assert re.search(

@@ -97,7 +97,7 @@ def run_through_a_kill(ns, cluster, name):
         traffic.stop()
         crowd.join()
         raw = cluster.raw
-        wait_until(lambda: not raw.zcard(f"{ns}:q"), 40, lambda: describe(ns, raw, worker))
+        wait_until(lambda: not raw.zcard(f"{ns}:q"), failure=lambda: describe(ns, raw, worker))
     client.close()
     if name is not None:
         # The only worker has released it, because Redis was away.

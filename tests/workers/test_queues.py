@@ -218,7 +218,7 @@ def test_prefetched_messages_that_wait_too_long_are_released(env, rsmq):
     rsmq.send_messages("a", ["slow", *["y"] * 20])
     assert slow.wait(WAIT_SECONDS)
     others = []
-    wait_until(lambda: others.extend(rsmq.receive_messages("a", 20, vt=60)) or len(others) == 20, 3)
+    wait_until(lambda: others.extend(rsmq.receive_messages("a", 20, vt=60)) or len(others) == 20)
     may_return.set()
     wait_until(lambda: not env.in_flight("w"))
 

@@ -109,7 +109,7 @@ class Supervisor:
             busy = [each for each in programs if self._is_working(each) and each.events("end")]
             return busy and chance.choice(busy)
 
-        wait_until(find, 60, "no worker handles messages").kill()
+        wait_until(find, failure="no worker handles messages").kill()
 
     @staticmethod
     def _is_working(program):

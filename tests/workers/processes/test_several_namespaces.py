@@ -48,7 +48,7 @@ class SeveralNamespaces(Supervisor):
             is_new = not set(not_pids) & set(workers.values())
             return workers if len(workers) == number and is_new else None
 
-        return wait_until(find, 120, "there are not so many workers")
+        return wait_until(find, failure="there are not so many workers")
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ class Supervisor:
             is_new = not set(not_pids) & set(workers.values())
             return workers if len(workers) == number and is_new else None
 
-        return wait_until(find, 40, f"there are not {number} workers: {self.log[-3000:]}")
+        return wait_until(find, failure=f"there are not {number} workers: {self.log[-3000:]}")
 
     def calls(self):
         path = Path(self._settings["events"])
