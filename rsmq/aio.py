@@ -13,7 +13,6 @@ from redis.exceptions import RedisError
 
 from rsmq.codecs import TEXT, Codec, blocks, check_codec
 from rsmq.codecs.type_variables import B_co, D, E
-from rsmq.consuming import AsyncConsumer, AsyncProcessing
 from rsmq.errors import ClientClosed, RSMQError
 from rsmq.errors.misuse import OnlyAsyncWith, explain_arguments
 from rsmq.model import has_blocking_codec
@@ -48,6 +47,7 @@ from rsmq.vocabulary.send_arguments import BatchArguments, PublishArguments, Sen
 from rsmq.vocabulary.sends import BATCH, PUBLISH, SEND
 from rsmq.vocabulary.signatures import takes_options_of
 from rsmq.waiting.asyncio_ import AsyncWatcher, AsyncWatchers
+from rsmq.waiting.consuming import AsyncConsumer, AsyncProcessing
 from rsmq.wire.keys import DEFAULT_NS, Namespace
 from rsmq.wire.limits import Seconds, check_wait
 

@@ -55,7 +55,7 @@ _NAMES_IN_TEXTS = re.compile(
 #: The asyncio modules, and the synchronous ones that are generated from them.
 SOURCES = {
     "rsmq.aio": "rsmq._sync.client",
-    "rsmq.consuming": "rsmq._sync.consuming",
+    "rsmq.waiting.consuming": "rsmq._sync.consuming",
     "rsmq.partitions": "rsmq._sync.partitions",
     "rsmq.jobs.flows.asyncio_": "rsmq.jobs.flows.threads",
     "rsmq.jobs.asyncio_": "rsmq.jobs.threads",
@@ -185,7 +185,7 @@ TEXTS = {
     },
     "rsmq.tasks.sends.asyncio_": {"with the asyncio client.": "with the synchronous client."},
     "rsmq.aio": CLIENT_TEXTS,
-    "rsmq.consuming": CONSUMING_TEXTS,
+    "rsmq.waiting.consuming": CONSUMING_TEXTS,
     "rsmq.partitions": {
         "AsyncRSMQ.from_url(url, ns=name, **options))\n": (
             "AsyncRSMQ.from_url(url, ns=name, **options))\n"

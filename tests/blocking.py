@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from typing import Any
 
-from rsmq.consuming import AsyncConsumer, AsyncProcessing
+from rsmq.waiting.consuming import AsyncConsumer, AsyncProcessing
 
 
 class Blocking:

@@ -1,4 +1,4 @@
-# Generated from rsmq/consuming.py by scripts/generate-sync. Do not edit.
+# Generated from rsmq/waiting/consuming.py by scripts/generate-sync. Do not edit.
 """
 The context managers of the synchronous client: ``consume`` and ``processing``.
 """

@@ -1,3 +1,3 @@
 """
-Waiting receives: the schedule of waiters, and the watchers that wake them.
+Waiting receives: the schedule of waiters, the watchers that wake them, and loops over receives.
 """

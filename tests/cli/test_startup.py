@@ -127,7 +127,7 @@ def test_type_checkers_see_the_names_that_are_imported_lazily(package):
 
 
 def test_modules_are_attributes_and_unknown_names_are_errors():
-    program = "import rsmq; rsmq.errors.QueueNotFound; rsmq.codecs.JSON; rsmq.client.RSMQ"
+    program = "import rsmq; rsmq.errors.QueueNotFound; rsmq.codecs.JSON; rsmq.aio.AsyncRSMQ"
     imported(program)
     with pytest.raises(AttributeError, match="module 'rsmq' has no attribute 'Nothing'"):
         _ = rsmq.Nothing

@@ -19,9 +19,9 @@ from rsmq import (
     MissingParameter,
     QueueNotFound,
 )
-from rsmq import consuming as asynchronous
 from rsmq._sync import consuming as synchronous
 from rsmq.operations import batches
+from rsmq.waiting import consuming as asynchronous
 from tests.expect import refused
 from tests.scale import WAIT_SECONDS
 

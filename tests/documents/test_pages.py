@@ -144,7 +144,7 @@ WITH_SPARK = {"spark.md", "spark-places.md", "spark-recipes.md", "spark-sql.md"}
 def preloaded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("preloaded")
     # The client of asyncio is imported when its name is read.
-    started = Preloaded(folder, "rsmq.client", "rsmq.aio", options=("-W", "error"))
+    started = Preloaded(folder, "rsmq._sync.client", "rsmq.aio", options=("-W", "error"))
     yield started
     started.close()
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rsmq import RSMQ, AsyncRSMQ
-from rsmq import consuming as asynchronous
 from rsmq._sync import consuming as synchronous
 from rsmq.operations import batches
 from rsmq.transport import memory
+from rsmq.waiting import consuming as asynchronous
 from tests.blocking import Blocking
 from tests.scale import scaled
 
