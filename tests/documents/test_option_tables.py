@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from itertools import product
+from typing import get_args
 
 import pytest
 
 from rsmq.errors import InvalidCombination
+from rsmq.model import State
 from rsmq.vocabulary.queues import CREATE, LIMIT, POLICY, QUEUE_ATTRIBUTES, SET
 from rsmq.vocabulary.sends import PUBLISH, SEND_OPTIONS, SendOption, check_combinations
 from tests.documents.pages import PAGES
@@ -123,3 +125,10 @@ def test_the_attributes_of_a_queue_are_listed():
     (row,) = re.findall(r"^\| `QueueAttributes` \| (.*) \|$", section, re.MULTILINE)
 
     assert set(names_in(row)) >= {each.name for each in QUEUE_ATTRIBUTES}
+
+
+def test_the_states_of_filtered_operations_are_those_of_messages():
+    line = sentence_of("http-operations.md", "| `messages:delete`")
+    listed = names_in(line.partition("`state` (")[2].partition(")")[0])
+
+    assert set(listed) == set(get_args(State))

@@ -4,6 +4,7 @@ import re
 
 from rsmq.operations.plain import plain_command
 from rsmq.web.audit import is_audited
+from rsmq.web.bulk.records import OperationKind
 from rsmq.web.pages.phrases import PHRASES
 from rsmq.web.routes import TABLE
 from tests.web.pages_client import open_pages, read_page, run_action
@@ -29,6 +30,8 @@ def test_each_recorded_call_has_words():
         if is_audited(each.scope, each.method, names, values):
             calls.add(f"{each.method} {each.path}")
     assert calls == {each for each in PHRASES if not each.startswith("operation ")}
+    operations = {each for each in PHRASES if each.startswith("operation ")}
+    assert operations == {f"operation {each.value}" for each in OperationKind}
 
 
 def test_calls_are_said_in_words_with_their_outcome(run):

@@ -30,6 +30,7 @@ PHRASES = {
     "POST /queues/{queue}/messages:recover": "received old messages of {queue} again",
     "POST /marks": "marked {target}",
     "operation redrive": "ended the redrive of {queue}",
+    "operation release": "ended the release of messages of {queue}",
     "operation release-all": "ended the release of all messages of {queue}",
     "operation sweep": "ended the sweep of dead letters of {queue}",
     "operation sweep-expired": "ended the sweep of expired messages of {queue}",
