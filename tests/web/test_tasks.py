@@ -67,6 +67,21 @@ async def test_the_page_has_the_tasks_sorted_and_found_by_a_part_of_the_name(htt
     assert "No task has this name." in (await names(q="x"))[1]
 
 
+async def test_the_page_has_the_first_two_hundred_tasks_and_finds_the_others(http, queues):
+    for number in range(203):
+        name = f"q{number % 3}"  # a queue has at most 100 tasks
+        await queues.create_queue(name, exist_ok=True)
+        await _record(queues, name, f"t{number:03}")
+    pages = Http(http.app, prefix="", headers={"accept": "text/html"})
+    page = await read_page(pages, "/tasks?sort=task")
+    shown = re.findall(r'class="name">(t\d+)', page)
+    assert (len(shown), shown[0], shown[-1]) == (200, "t000", "t199")
+    assert "3 further tasks: sort by another column, or find them by name." in page
+    page = await read_page(pages, "/tasks?q=t202")
+    assert re.findall(r'class="name">(t\d+)', page) == ["t202"]
+    assert "further task" not in page
+
+
 async def test_the_page_without_a_task_says_how_there_will_be_some(http):
     pages = Http(http.app, prefix="", headers={"accept": "text/html"})
     assert "No worker of this library has counted" in await read_page(pages, "/tasks")
