@@ -70,10 +70,14 @@ def test_a_queue_is_read_in_the_order_of_its_groups(rsmq, raw, ns):
     found = read_queue(raw, ns, "target")
 
     assert compare("q", 31, found) == Verdict(31, 0, 0, 0, 0, regrouped=1)
+    for part in ("calls", "dedup"):
+        raw.set(f"{ns}:q:x:{part}", "kept")
     assert find_leftovers(raw, ns, ["q"], "target") == []
     raw.hset(f"{ns}:q:Q", "x:lease", "left")
-    raw.set(f"{ns}:target:x:staged", "left")
-    assert find_leftovers(raw, ns, ["q"], "target") == ["q: x:lease", "target:x:staged"]
+    for part in ("calls", "staged"):
+        raw.set(f"{ns}:target:x:{part}", "left")
+    left = ["q: x:lease", "target:x:calls", "target:x:staged"]
+    assert find_leftovers(raw, ns, ["q"], "target") == left
 
 
 def test_files_are_read_in_the_order_of_batches_without_those_of_no_batch(tmp_path):

@@ -21,10 +21,12 @@ import redis
 _STEP = 5000
 _ATTRIBUTES = {
     b"vt", b"delay", b"maxsize", b"created", b"modified", b"totalsent", b"totalrecv", b"x:groups",
-    b"x:limited",
+    b"x:limited", b"x:named",
 }  # fmt: skip
 #: The numbers of the last batches, by which a replay is recognised.
 _KEPT = {"x:acked", "x:written", "QUEUES"}
+#: The keys of the queues of the queries: the ids of the producer's calls, and the history.
+_KEPT_BESIDE = (":Q", ":x:dedup", ":x:calls", ":x:call_times")
 
 
 @dataclass(frozen=True)
@@ -142,13 +144,13 @@ def read_files(folder: Path) -> list[Arrival]:
 
 def find_leftovers(raw: redis.Redis, ns: str, queues: Iterable[str], target: str) -> list[str]:
     """Return the keys and fields that a run should not leave; only the target has messages."""
-    expected, left = set(_KEPT), []
+    expected = _KEPT | {f"{queue}{part}" for queue in queues for part in _KEPT_BESIDE}
+    left = []
     for queue in (*queues, target):
         fields_left = set(raw.hkeys(f"{ns}:{queue}:Q")) - _ATTRIBUTES
         ids = set(raw.zrange(f"{ns}:{target}", 0, -1)) if queue == target else set()
         left += [f"{queue}: {field.decode()}" for field in sorted(fields_left - ids)]
-        expected.add(f"{queue}:Q")
-    parts = ("", ":x:group_of", ":x:admitted", ":x:held_back")
+    parts = ("", ":Q", ":x:group_of", ":x:admitted", ":x:held_back")
     expected |= {f"{target}{part}" for part in parts}
     keys = {key.decode().removeprefix(f"{ns}:") for key in raw.scan_iter(f"{ns}:*")}
     return left + sorted(keys - expected)
