@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -86,6 +87,11 @@ class Clients:
             digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
         return digits + make_id_suffix().decode(), seconds * 1000 + microseconds // 1000
 
+    def run_if_short(self, send):
+        """Send, unless the queue is long: it would grow, and each examination would take longer."""
+        if self.raw.zcard(self.zset) < 2000:
+            send()
+
     def send(self):
         self.ours.send_messages("q", ["m"] * 5)
 
@@ -139,7 +145,8 @@ def test_calls_in_progress_are_not_reported(monkeypatch, traffic, clients):
     clock = SimpleNamespace(sleep=lambda _: traffic.wait_for_calls())
     monkeypatch.setattr("rsmq.doctor.examination.time", clock)
     for name in OPERATIONS:
-        traffic.start(getattr(clients, name))
+        work = getattr(clients, name)
+        traffic.start(partial(clients.run_if_short, work) if name.startswith("send") else work)
     for _ in range(scaled(6, 200)):
         findings = examine(clients.ours).findings
         assert [each for each in findings if each.code not in _SERVER] == []
