@@ -146,8 +146,11 @@ def test_a_thousand_tasks_run_at_once(env, rsmq):
 
 
 def test_handler_threads_start_on_demand_and_do_not_exceed_the_slots(env, rsmq, running):
+    earlier = set(threading.enumerate())  # calls of earlier tests may still end
+
     def handlers():
-        return [each for each in threading.enumerate() if each.name.startswith("rsmq-handler")]
+        running = set(threading.enumerate()) - earlier
+        return [each for each in running if each.name.startswith("rsmq-handler")]
 
     env.create_queues("a")
     worker = env.create_worker(concurrency=6)
