@@ -35,7 +35,9 @@ class Place:
         return [body.decode() for body in bodies]
 
     def keys_beside(self, queue):
-        return self._raw.keys(f"{self._ns}:{queue}:x:*")
+        """The keys of a queue beside it and its history."""
+        keys = self._raw.keys(f"{self._ns}:{queue}:x:*")
+        return [key for key in keys if not key.endswith((b":x:calls", b":x:call_times"))]
 
     def close(self):
         for queue in self.rsmq.list_queues():
