@@ -223,6 +223,11 @@ _RIGHTS = [
         "POST", "/queues/a/messages:move", {"selection": "1.a", "destination": "b"},
         ["receive a", "manage a", "send b"],
     ),
+    (
+        "POST", "/queues/a/messages:move",
+        {"receipts": [f"{_ID}.1"], "destination": "b", "create_destination": True},
+        ["receive a", "manage a", "manage b", "send b"],
+    ),
     ("POST", "/queues/a:redrive", {"destination": "b"}, ["manage a", "send b"]),
     ("POST", "/queues/a:redrive", {}, ["manage a", "send *"]),
     (

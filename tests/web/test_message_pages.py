@@ -12,6 +12,7 @@ import pytest
 
 from rsmq.errors import InvalidFormat
 from rsmq.operations.plain import plain_command
+from rsmq.vocabulary.queues import CREATE, LIMIT, POLICY
 from rsmq.vocabulary.sends import SEND
 from rsmq.web.access.secrets import hash_password
 from rsmq.web.json_text import read_columns
@@ -472,6 +473,52 @@ async def test_the_page_of_a_queue_offers_to_move_its_visible_messages(http, que
     assert "Moves 1 message of q that are visible" in page
     await _post(http, "/actions/move-matching", **_hidden(page), destination="other")
     assert (await queues.get_queue_attributes("other")).messages == 1
+
+
+@pytest.mark.parametrize("action", ["move-messages", "move-matching"])
+async def test_a_move_creates_its_target_with_the_attributes_of_the_queue(action, http, queues):
+    await queues.create_queue("dead")
+    await queues.create_queue("q", vt=77, maxsize=2048)
+    await queues.set_dead_letter_policy("q", "dead", 4)
+    await queues.set_queue_limits("q", max_running=9)
+    id = await queues.send_message("q", "a")
+    _pages(http)
+    if action == "move-messages":
+        form = {"queue": "q", "ids": id}
+        page = (await http("GET", f"/actions/{action}?queue=q&ids={id}")).content.decode()
+    else:
+        asked = await _post(http, f"/actions/{action}", **{"queue": "q", "in": "visible"})
+        page = asked.content.decode()
+        form = _hidden(page)
+    assert "Or to a new queue" in page
+    assert "It is created with the attributes of q, if it does not exist." in page
+    form |= {"destination": "dead", "new-queue": "aside"}
+    done = await _post(http, f"/actions/{action}", **form)
+    page = await http("GET", "/queues/q/messages", headers={"cookie": _cookie_of(done)})
+    assert "1 message of q moved to aside." in _shown(page)
+    q, aside = queues.namespace.queue("q"), queues.namespace.queue("aside")
+    assert await queues.run(plain_command("ZRANGE", aside.zset, "0", "-1")) == [id.encode()]
+    fields = {each.field for call in (CREATE, LIMIT, POLICY) for each in call.options.values()}
+    copied = await queues.run(plain_command("HMGET", aside.hash, *fields))
+    assert copied == await queues.run(plain_command("HMGET", q.hash, *fields))
+    attributes = await queues.get_queue_attributes("aside")
+    policy = (attributes.dead_letter_queue, attributes.max_receives, attributes.max_running)
+    assert policy == ("dead", 4, 9)
+
+
+async def test_a_move_to_a_missing_queue_changes_nothing_and_names_the_remedy(http, queues):
+    await queues.create_queue("q")
+    id = await queues.send_message("q", "a")
+    path, ids = "/queues/q/messages:move", {"ids": [id]}
+    answer = await http("POST", path, {**ids, "destination": "aside"})
+    assert (answer.status, answer.json["code"], answer.json["value"]) == (
+        404, "queueNotFound", "aside"
+    )  # fmt: skip
+    assert "PUT" in answer.json["hint"]
+    wrong = {**ids, "destination": "a b", "create_destination": True}
+    assert (await http("POST", path, wrong)).status == 422
+    assert await queues.list_queues() == ["q"]
+    assert [each.id for each in await queues.peek_messages("q")] == [id]
 
 
 async def test_a_chosen_state_moves_messages_in_flight_that_were_not_received_again(http, queues):

@@ -13,6 +13,7 @@ from rsmq.web.answers import fields_of
 from rsmq.web.bulk.manager import OperationEvent, OperationManager, OperationRequest
 from rsmq.web.bulk.records import OperationKind, OperationRecord, OperationState
 from rsmq.web.fields import Field, Refused, Shape, one_of
+from rsmq.web.routes.destinations import create_destination
 from rsmq.web.routes.forms import QUEUE, may, show_as
 from rsmq.web.table import ApiAnswer, ApiCall, Handler, Route, Scope
 
@@ -89,6 +90,7 @@ def refuse_with(call: ApiCall, first: str, *others: str) -> None:
 async def begin(call: ApiCall, request: OperationRequest) -> ApiAnswer:
     """Store an operation, and answer 202."""
     request.check_rights(call.allow, call.redaction)
+    await create_destination(call)
     manager = OperationManager(call.queues)
     record = await manager.begin(request, creator=call.caller, address=call.address)
     return ApiAnswer(_show(call, record), 202, {"Location": f"/operations/{record.id}"})

@@ -15,6 +15,7 @@ from rsmq.web.bulk.records import OperationKind
 from rsmq.web.fields import BODY_FIELDS, Field, ItemRefused, Refused, Shape, read_body, read_object
 from rsmq.web.idempotency import HEADER, WINDOW_SECONDS, KeyClaim, batch_dedup_ids
 from rsmq.web.routes.bulk import ANSWERS, FILTER, SHOWN, begin_filtered, is_filtered
+from rsmq.web.routes.destinations import CREATE_DESTINATION, create_destination
 from rsmq.web.routes.forms import CHOICE, QUEUE, choose, choose_one, message_gone, raise_unchanged
 from rsmq.web.routes.selections import DONE, SELECTION, SHOWN_AS, act_on_selection, is_selected
 from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
@@ -193,6 +194,7 @@ async def _move_many(call: ApiCall) -> ApiAnswer:
         return await begin_filtered(call, OperationKind.MOVE)
     first, *ids = choose(call)
     call.allow(Scope.SEND, destination)
+    await create_destination(call)
     return ApiAnswer({"ids": await call.queues.move_messages(first, destination, *ids)})
 
 
@@ -251,7 +253,8 @@ ROUTES = (
     Route(
         "POST", "/queues/{queue}/messages:move", Scope.RECEIVE, "Move messages to another queue.",
         _move_many, ("move_messages",),
-        body=(*CHOICE, *FILTER, SELECTION, *SHOWN_AS, *list_arguments("move_messages")),
+        body=(*CHOICE, *FILTER, SELECTION, *SHOWN_AS, *list_arguments("move_messages"),
+              CREATE_DESTINATION),
         result=(*_IDS, *DONE, *SHOWN),
         answers=ANSWERS,
     ),

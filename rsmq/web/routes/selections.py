@@ -12,6 +12,7 @@ from rsmq.model import State
 from rsmq.web.audit import MAX_IDS
 from rsmq.web.fields import Field, Refused, Shape, one_of
 from rsmq.web.routes.bulk import SKIP_IN_FLIGHT, refuse_with
+from rsmq.web.routes.destinations import create_destination
 from rsmq.web.routes.forms import QUEUE
 from rsmq.web.routes.undo import show_deletion
 from rsmq.web.selection.changes import SelectionAction, execute
@@ -78,6 +79,7 @@ async def act_on_selection(call: ApiCall, action: SelectionAction) -> ApiAnswer:
         selection = await load_selection(call.queues, call.values["selection"])
     if selection.queue != queue:
         raise Refused("invalidFormat", "The selection is of another queue", value=selection.queue)
+    await create_destination(call)
     result = await execute(
         call.queues,
         selection,

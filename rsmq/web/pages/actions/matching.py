@@ -13,8 +13,8 @@ from typing import Any
 
 from rsmq.web.fields import Refused
 from rsmq.web.pages.actions.dead_letters import UNDO_OF_OPERATION
-from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
-from rsmq.web.pages.actions.messages import MAX_UNTYPED, STAYS, changed, input_of_target
+from rsmq.web.pages.actions.form import Done, Effect, Fields, PageAction, one
+from rsmq.web.pages.actions.messages import MAX_UNTYPED, NEW_QUEUE, STAYS, changed, with_target
 from rsmq.web.pages.actions.queues import undo_of
 from rsmq.web.pages.formats import plural, show_name
 from rsmq.web.pages.links import Links
@@ -54,7 +54,6 @@ async def _effect(
     fields: Fields,
     verb: str,
     *warnings: str,
-    inputs: tuple[Input, ...] = (),
     skips_in_flight: bool = True,
 ) -> Effect:
     """
@@ -95,7 +94,7 @@ async def _effect(
     is_many = number is None or not token or number > MAX_UNTYPED
     hidden = {_SELECTION: token} if token else {_BEFORE: before_ms}
     name = _queue(fields) if is_many else None
-    return Effect(sentence, warnings, name, inputs, hidden=hidden, entry=entry)
+    return Effect(sentence, warnings, name, hidden=hidden, entry=entry)
 
 
 async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
@@ -116,8 +115,7 @@ async def _effect_of_run(call: PageCall, fields: Fields) -> Effect:
 
 
 async def _effect_of_move(call: PageCall, fields: Fields) -> Effect:
-    target = await input_of_target(call, _queue(fields))
-    return await _effect(call, fields, "Moves", inputs=(target,))
+    return await with_target(call, fields, await _effect(call, fields, "Moves"))
 
 
 def _action(
@@ -143,5 +141,5 @@ ACTIONS = (
         _RELEASE, name="run-matching", verb="Run", what=lambda f: f"{_named(f)} now",
         done=changed("released to run now"), effect=_effect_of_run, button="Run now",
     ),
-    _action("Move", changed("moved"), _effect_of_move, "destination"),
+    _action("Move", changed("moved"), _effect_of_move, "destination", NEW_QUEUE),
 )  # fmt: skip

@@ -43,6 +43,8 @@ _MAX_CHOICES = 200
 #: A longer body is not edited in a browser.
 _MAX_EDITED_BYTES = 512 * 1024
 _DELETE_OLD = "delete"
+#: The field of a move with the name of a queue that is created for it.
+NEW_QUEUE = "new-queue"
 STAYS = "Those that are received meanwhile stay."
 #: Messages of which it is read whether they may crash their workers: two commands each.
 _MAX_LOOKED_AT = 5
@@ -92,11 +94,11 @@ def _origin(links: Links, fields: Fields) -> str | None:
     return links.worker(worker) if worker else links.flow(flow) if flow else None
 
 
-def _effect(fields: Fields, text: str, *warnings: str, inputs: tuple[Input, ...] = ()) -> Effect:
+def _effect(fields: Fields, text: str, *warnings: str) -> Effect:
     if not _ids(fields):
         raise Refused("missingParameter", "No message is chosen", hint="Check its box in the list.")
     is_many = len(_ids(fields)) > MAX_UNTYPED
-    return Effect(text, warnings, _queue(fields) if is_many else None, inputs)
+    return Effect(text, warnings, _queue(fields) if is_many else None)
 
 
 async def _as_shown(call: PageCall, fields: Fields, effect: Effect) -> Effect:
@@ -152,10 +154,9 @@ async def _effect_of_hiding(call: PageCall, fields: Fields) -> Effect:
 
 
 async def _effect_of_move(call: PageCall, fields: Fields) -> Effect:
-    others = await input_of_target(call, _queue(fields))
     text = f"Moves {_of(fields)} to another queue."
-    effect = _effect(fields, text, *await _held(call, fields), inputs=(others,))
-    return await _as_shown(call, fields, effect)
+    effect = _effect(fields, text, *await _held(call, fields))
+    return await _as_shown(call, fields, await with_target(call, fields, effect))
 
 
 async def _effect_of_redrive(call: PageCall, fields: Fields) -> Effect:
@@ -203,12 +204,27 @@ async def input_of_queue(call: PageCall, name: str, label: str, *, but: str = ""
     return Input(name, label, "choice", choices=choices, required=True)
 
 
-async def input_of_target(call: PageCall, queue: str) -> Input:
-    """Return the field of the queue to which messages of a queue are moved: its dead letters'."""
+async def with_target(call: PageCall, fields: Fields, effect: Effect) -> Effect:
+    """Return the effect of a move with the fields of its target, which may be a new queue."""
+    queue, new = _queue(fields), one(fields, NEW_QUEUE)
     found = await input_of_queue(call, "destination", "To the queue", but=queue)
     target = (await call.read(QueueJson, {"queue": queue}))["dead_letter_queue"]
     offered = {each for each, _ in found.choices}
-    return replace(found, value=target) if target and target in (offered or {target}) else found
+    if target and target in (offered or {target}):
+        found = replace(found, value=target)
+    if not (call.may(Scope.MANAGE, queue) and call.may(Scope.MANAGE, None)):
+        return replace(effect, inputs=(found,))
+    hint = f"It is created with the attributes of {show_name(queue)}, if it does not exist."
+    inputs: tuple[Input, ...] = (Input(NEW_QUEUE, "Or to a new queue", hint=hint),)
+    if found.kind == "text" or found.choices:
+        inputs = (replace(found, required=False), *inputs)
+    entry = {"destination": new, "create_destination": "true"} if new else {}
+    return replace(effect, inputs=inputs, entry={**effect.entry, **entry})
+
+
+def target_of(fields: Fields) -> str:
+    """Return the queue to which messages are moved."""
+    return one(fields, NEW_QUEUE) or one(fields, "destination")
 
 
 async def _input_of_receiver(call: PageCall, fields: Fields) -> Input:
@@ -308,7 +324,7 @@ def changed(verb: str, key: str = "ids") -> Callable[[Fields, Any], Done]:
         since = "done" in content  # some may have been received since they were shown
         number = content["done"] if since else len(content[key])
         left = len(_ids(fields)) - number if _ids(fields) else content["left"]
-        target = one(fields, "destination") or None
+        target = target_of(fields) or None
         to = "" if target is None else f" to {show_name(target)}"
         text = f"{plural(number, 'message')} of {show_name(_queue(fields))} {verb}{to}."
         if left:
@@ -354,9 +370,8 @@ ACTIONS = (
     PageAction(
         "move-messages", f"POST {_MESSAGES}:move", "Move", _named, changed("moved"),
         _effect_of_move,
-        lambda f: ["move", f"--to={one(f, 'destination') or 'QUEUE'}",
-                   *positional(_queue(f), *_ids(f))],
-        back=_to_list, address=_IDS, form=("destination",),
+        lambda f: ["move", f"--to={target_of(f) or 'QUEUE'}", *positional(_queue(f), *_ids(f))],
+        back=_to_list, address=_IDS, form=("destination", NEW_QUEUE),
         recorded="messages of {queue} to {destination}",
     ),
     PageAction(
