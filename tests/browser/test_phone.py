@@ -51,6 +51,25 @@ def test_a_long_word_of_a_sentence_is_wrapped(chromium, busy_site):
     assert 0 < needed <= has
 
 
+_CALM = """
+const calm = document.createElement("p");
+calm.className = "calm";
+calm.innerHTML = '<i class="dot good"></i><span></span>';
+calm.lastChild.textContent = "Nothing is wrong. ".repeat(20);
+document.querySelector(".panel").append(calm);
+const box = calm.firstChild.getBoundingClientRect();
+return [box.width, box.height];
+"""
+
+
+def test_the_dot_of_the_calm_sentence_is_round(chromium, busy_site):
+    chromium.set_view(_WIDTH, is_phone=True)
+    chromium.visit(busy_site.address + busy_site.pages[0])
+    width, height = chromium.driver.execute_script(_CALM)
+    assert abs(width - height) < 0.1, (width, height)
+    assert height > 5
+
+
 _SHOWN = """
 const heads = [...document.querySelectorAll("thead th")];
 const box = heads.find(each => each.innerText.trim() === arguments[0])?.getBoundingClientRect();
