@@ -86,6 +86,20 @@ def test_each_command_of_alerts_and_subscribers_has_a_row():
         assert rows == {f"{group} {name}" for name in find_command(group).commands}
 
 
+def test_the_options_of_push_that_change_targets_are_calls_of_http():
+    routes = {each.command: each.route for each in FACE_CALLS if each.command.startswith("push ")}
+    assert routes == {
+        "push --resume": "POST /webhooks:resume", "push --remove": "POST /webhooks:forget",
+    }  # fmt: skip
+
+
+def test_no_call_that_changes_something_is_only_for_pages_to_show():
+    shown = "what a page of the dashboard shows"
+    of_pages = [each.route for each in FACE_CALLS if each.why_not == shown]
+    assert of_pages
+    assert all(each.startswith("GET ") for each in of_pages)
+
+
 def test_each_route_is_that_of_its_calls():
     routes = {f"{each.method} {each.path}": each.calls for each in TABLE}
     for each in CALLS:
