@@ -26,6 +26,15 @@ async def test_the_next_messages_of_all_queues_are_listed_in_their_order(http, q
     assert 'href="/queues/c"' not in text
 
 
+async def test_messages_that_wait_for_others_of_their_group_are_counted(http, queues):
+    await queues.create_queue("q")
+    for body in "abc":
+        await queues.send_message("q", body, group="g")
+    text = await read_page(open_pages(http), "/delayed")
+    assert '<th scope="col" class="number">held back</th>' in text
+    assert 'href="/queues/q/messages?state=held_back">2</a>' in text
+
+
 async def test_a_message_of_the_list_is_run_now_or_deleted_and_some_of_a_queue_too(http, queues):
     await queues.create_queue("q")
     ids = [await queues.send_message("q", str(each), delay=600 + each) for each in range(4)]

@@ -67,7 +67,7 @@ async def _show(call: PageCall) -> DelayedPage:
     queues = waiting["queues"]
     schedules = [_row_of(each) for each in listed["schedules"]]
     return DelayedPage(
-        [each for each in queues if each["delayed"] or each["retrying"]],
+        [each for each in queues if each["delayed"] or each["retrying"] or each["held_back"]],
         waiting["messages"], waiting["others"], schedules,
         is_late=any(each.state == "late" for each in schedules),
         figures=_figures(queues, waiting["messages"], schedules),
