@@ -14,6 +14,7 @@ from rsmq.errors import InvalidFormat, RSMQError
 from rsmq.history.call_records import (
     CALL_SPANS,
     CallCounts,
+    CallSpan,
     TaskFigures,
     make_figures,
     parse_counts,
@@ -75,36 +76,60 @@ class StoredCalls(NamedTuple):
     steps: list[tuple[int, CallCounts]]
 
 
-def _read_calls(
-    queues: Sequence[QueueKeys], span: str
-) -> Operation[tuple[int, dict[tuple[str, str], StoredCalls]]]:
-    chosen = CALL_SPANS.get(span)
+class CallRecords(NamedTuple):
+    """
+    The records of a queue.
 
-    def parse(reply: Any) -> tuple[int, dict[tuple[str, str], StoredCalls]]:
-        minute = int(reply[0])
-        found: dict[tuple[str, str], StoredCalls] = {}
-        begin = minute // chosen.minutes - chosen.steps + 1 if chosen else 0
-        for keys, (text, *tasks) in zip(queues, reply[1:], strict=True):
-            created = parse_created(text)
-            for name, record, steps in zip(tasks[::3], tasks[1::3], tasks[2::3], strict=True):
-                total = parse_counts(record, created)
-                if total is None:
-                    continue
-                counted = (parse_counts(each, created, begin) for each in steps if each)
-                stored = StoredCalls(total[1], [each for each in counted if each])
-                found[keys.name, decode_name(name)] = stored
-        return minute, found
+    Attributes:
+        created: when the queue was created, Unix seconds.
+        tasks: of each task its name, its record since the first call, and those of steps.
+    """
+
+    created: int
+    tasks: list[tuple[str, bytes, Sequence[bytes]]]
+
+
+def read_records(
+    queues: Sequence[QueueKeys], steps: Sequence[str] = (), *, last: int = -1
+) -> Operation[tuple[int, dict[str, CallRecords]]]:
+    """
+    Read the present Unix minute, and the records of the tasks of queues by the queues' names.
+
+    Args:
+        steps: the prefixes of the fields of the steps that are read.
+        last: the last byte that is read of each record since the first call; -1 reads all.
+    """
+
+    def parse(reply: Any) -> tuple[int, dict[str, CallRecords]]:
+        found = {}
+        for keys, (created, *tasks) in zip(queues, reply[1:], strict=True):
+            names = map(decode_name, tasks[::3])
+            records = list(zip(names, tasks[1::3], tasks[2::3], strict=True))
+            found[keys.name] = CallRecords(parse_created(created), records)
+        return int(reply[0]), found
 
     return on_keys(
         load("read_calls"),
         tuple(
             key
             for keys in queues
-            for key in (keys.hash, keys.calls, *([keys.call_times] if chosen else []))
+            for key in (keys.hash, keys.calls, *([keys.call_times] if steps else []))
         ),
-        (chosen.prefix.encode(), digits(chosen.steps)) if chosen else (b"", b"0"),
+        (digits(last), *(each.encode() for each in steps)),
         parse,
     )
+
+
+def _parse_calls(
+    minute: int, found: Mapping[str, CallRecords], span: CallSpan | None = None
+) -> Iterator[tuple[tuple[str, str], StoredCalls]]:
+    begin = minute // span.minutes - span.steps + 1 if span else 0
+    for queue, (created, tasks) in found.items():
+        for name, record, steps in tasks:
+            total = parse_counts(record, created)
+            if total is not None:
+                counted = (parse_counts(each, created, begin) for each in steps)
+                yield (queue, name), StoredCalls(total[1], [each for each in counted if each])
 
 
 def read_calls_in_steps(
@@ -120,25 +145,34 @@ def read_calls_in_steps(
     Returns:
         The present Unix minute, and the figures by the names of the queue and the task.
     """
+    queues = choose_queues(namespace, qnames)
+    minute = 0
+    found: dict[tuple[str, str], StoredCalls] = {}
+    for at in range(0, len(queues), QUEUES_PER_STEP):
+        minute, step = yield read_records(queues[at : at + QUEUES_PER_STEP])
+        found.update(_parse_calls(minute, step))
+    if span:
+        chosen = CALL_SPANS[span]
+        tasks = Counter(queue for queue, _ in found)
+        found = {}
+        for part in split_queues(queues, tasks):
+            minute, step = yield read_records(part, chosen.fields)
+            found.update(_parse_calls(minute, step, chosen))
+    return minute, found
+
+
+def choose_queues(namespace: Namespace, qnames: Iterable[str]) -> list[QueueKeys]:
+    """Return the keys of queues; those that the namespace does not allow are left out."""
     queues: list[QueueKeys] = []
     for name in qnames:
         with suppress(RSMQError):
             queues.append(namespace.queue(name))
-    minute = 0
-    found: dict[tuple[str, str], StoredCalls] = {}
-    for at in range(0, len(queues), QUEUES_PER_STEP):
-        minute, step = yield _read_calls(queues[at : at + QUEUES_PER_STEP], "")
-        found |= step
-    if span:
-        tasks = Counter(queue for queue, _ in found)
-        found = {}
-        for chosen in _split(queues, tasks):
-            minute, step = yield _read_calls(chosen, span)
-            found |= step
-    return minute, found
+    return queues
 
 
-def _split(queues: Iterable[QueueKeys], tasks: Mapping[str, int]) -> Iterator[list[QueueKeys]]:
+def split_queues(
+    queues: Iterable[QueueKeys], tasks: Mapping[str, int]
+) -> Iterator[list[QueueKeys]]:
     """Yield queues that have tasks in parts of about 50 tasks."""
     part: list[QueueKeys] = []
     number = 0

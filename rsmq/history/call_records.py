@@ -194,6 +194,11 @@ class CallSpan:
     minutes: int
     steps: int
 
+    @property
+    def fields(self) -> list[str]:
+        """The prefixes of the fields of its steps."""
+        return [f"{self.prefix}{slot}:" for slot in range(self.steps)]
+
 
 CALL_SPANS = {
     each.name: each

@@ -17,7 +17,7 @@ from typing import Any
 
 from rsmq.figures.facts import BACKLOG, RATES, QueueBacklog, QueueFact, QueueRate, T
 from rsmq.figures.reading import read_queues_in_steps
-from rsmq.history.call_records import TaskFigures
+from rsmq.history.recent_calls import RecentCalls, TaskMinutes
 from rsmq.operations.queues import list_queues_in_steps
 from rsmq.web.client import Client
 from rsmq.web.recoveries import Recoveries
@@ -51,6 +51,7 @@ class QueueWalks:
     def __init__(self, queues: Client) -> None:
         self._queues = queues
         self.recoveries = Recoveries()
+        self._calls = RecentCalls()
 
     async def names(self) -> list[str]:
         """
@@ -69,9 +70,10 @@ class QueueWalks:
         found = await self._read(names, RATES)
         return {name: each for name, each in found.items() if each is not None}
 
-    async def tasks(self, names: Iterable[str]) -> list[TaskFigures]:
-        """Return the figures of the tasks of queues in the last hour."""
-        return await self._queues.task_figures(names)
+    async def tasks(self, names: Iterable[str]) -> list[TaskMinutes]:
+        """Return the calls of the tasks of queues in the last hour."""
+        reading = self._calls.read_in_steps(self._queues.namespace, names)
+        return await self._queues.run_steps(reading)
 
     async def values(self, names: Iterable[str], sort: str) -> Values:
         """Return the values of queues, and the dead-letter queues of their policies."""
@@ -129,7 +131,7 @@ class SharedWalks(QueueWalks):
         rates = (await self._get("rates", self._walk_rates)).content
         return {name: rates[name] for name in names if name in rates}
 
-    async def tasks(self, names: Iterable[str]) -> list[TaskFigures]:
+    async def tasks(self, names: Iterable[str]) -> list[TaskMinutes]:
         """See ``QueueWalks``. Workers write once a minute."""
         found = (await self._get("tasks", self._walk_tasks)).content
         chosen = set(names)
@@ -147,7 +149,7 @@ class SharedWalks(QueueWalks):
     async def _walk_rates(self) -> dict[str, QueueRate]:
         return await super().rates(await self.names())
 
-    async def _walk_tasks(self) -> list[TaskFigures]:
+    async def _walk_tasks(self) -> list[TaskMinutes]:
         return await super().tasks(await self.names())
 
     async def _get(self, kind: str, walk: Callable[[], Awaitable[Any]]) -> _LastWalk:

@@ -11,7 +11,7 @@ from rsmq.explain.alerts.record import AlertRecord
 from rsmq.explain.observed import ObservedMessage, ObservedQueue
 from rsmq.explain.rates import with_rates
 from rsmq.figures.facts import LargestGroup, QueueActivity, QueueBacklog
-from rsmq.history.call_records import TaskFigures
+from rsmq.history.recent_calls import TaskMinutes
 from rsmq.model import QueueAttributes
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash.deletion import Deletion
@@ -122,7 +122,7 @@ class AlertFacts:
     sees_all: bool = True
     bodies: Mapping[str, int] = field(default_factory=dict)
     flows: Sequence[WaitingFlow] = ()
-    tasks: Sequence[TaskFigures] = ()
+    tasks: Sequence[TaskMinutes] = ()
     groups: Mapping[str, LargestGroup] = field(default_factory=dict)
     limits: Mapping[str, QueueAttributes] = field(default_factory=dict)
 

@@ -83,6 +83,8 @@ def compare_failures(calls: Sequence[int], failed: Sequence[int]) -> ComparedFai
 def find_failing_tasks(facts: AlertFacts) -> Iterator[Alert]:
     """Find tasks that fail more often than in the hour before, as after a deploy."""
     for task in facts.tasks:
+        if sum(task.failed_by_step[-1 - _RECENT_MINUTES :]) < _MIN_FAILED:
+            continue  # as of nearly all tasks
         found = compare_failures(task.calls_by_step, task.failed_by_step)
         if not found.are_more:
             continue

@@ -35,7 +35,7 @@ from rsmq.figures.facts import (
     QueueBacklog,
 )
 from rsmq.figures.reading import read_queues_in_steps
-from rsmq.history.call_records import TaskFigures
+from rsmq.history.recent_calls import TaskMinutes
 from rsmq.jobs.flows.operations import list_flows, read_flow
 from rsmq.jobs.flows.status import FlowState, FlowStatus, NodeState
 from rsmq.model import QueueAttributes
@@ -65,7 +65,7 @@ async def read_facts(
     *,
     sees_all: bool,
     read_removals: ReadRemovals | None = None,
-    tasks: Sequence[TaskFigures] = (),
+    tasks: Sequence[TaskMinutes] = (),
 ) -> AlertFacts:
     """
     Read the facts that a caller may know.
@@ -76,7 +76,7 @@ async def read_facts(
         sees_all: whether it may know what concerns no single queue.
         read_removals: returns the messages that people have moved or deleted since a Unix ms; None
             if that is not known. It is called if workers die again and again.
-        tasks: the figures of the tasks of these queues in the last hour.
+        tasks: the calls of the tasks of these queues in the last hour.
     """
     states, age = walk
     namespace = queues.namespace

@@ -44,6 +44,7 @@ from rsmq.explain.alerts.templates import make_body
 from rsmq.explain.alerts.transitions import find_changes
 from rsmq.figures.facts import BACKLOG
 from rsmq.figures.reading import read_queues_in_steps
+from rsmq.history.recent_calls import RecentCalls
 from rsmq.operations.background_task import BackgroundTask
 from rsmq.operations.queues import list_queues_in_steps
 from rsmq.webhooks.answers import Answer, Verdict, judge
@@ -92,6 +93,7 @@ class AlertSender(BackgroundTask):
         self._read_removals = read_removals
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._is_stopped = asyncio.Event()
+        self._calls = RecentCalls()
 
     async def __aexit__(self, *error: object) -> None:
         self._is_stopped.set()
@@ -148,9 +150,10 @@ class AlertSender(BackgroundTask):
         names = await client.run_steps(list_queues_in_steps(client.namespace))
         found = await client.run_steps(read_queues_in_steps(client.namespace, names, BACKLOG))
         states = {name: each[BACKLOG] for name, each in found.items()}
+        tasks = await client.run_steps(self._calls.read_in_steps(client.namespace, names))
         facts = await read_facts(
             client, (states, 0.0), lambda _: True, sees_all=True,
-            read_removals=self._read_removals, tasks=await client.task_figures(names),
+            read_removals=self._read_removals, tasks=tasks,
         )  # fmt: skip
         return find_alerts(facts)
 
