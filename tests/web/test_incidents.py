@@ -45,6 +45,9 @@ async def test_a_schedule_whose_queue_was_deleted_says_by_whom_and_its_page_undo
     missing = await http("GET", "/queues/reports")
     assert missing.status == 404
     assert b'<a href="/activity">Deletions, and their undo</a>' in missing.content
+    [form] = re.findall(rb'action="/actions/undo">(.*?)</form>', missing.content)
+    assert f'name="id" value="{deleted.id}"'.encode() in form
+    assert b"kim deleted it <time" in missing.content
     assert page.index("kim deleted the queue") < page.index("Queue not found")
     reply = await run_action(http, "undo", id=deleted.id, queue="reports")
     assert read_flash({"cookie": reply.headers["set-cookie"]}).text == (
@@ -57,6 +60,9 @@ async def test_a_schedule_whose_queue_was_deleted_says_by_whom_and_its_page_undo
     api = Http(http.app)
     evidence = (await _alerts(api))["late-schedule"]["evidence"]
     assert evidence == "Queue reports did not exist, and exists now. It is tried again."
+    never = await http("GET", "/queues/never")
+    assert never.status == 404
+    assert b"Undo" not in never.content
     await run_action(http, "delete-queue", queue="reports", typed="reports")
     assert 'href="/actions/create-queue?queue=reports"' in await read_page(http, "/schedules/sales")
 

@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rsmq.operations.marks import MARK_CALL
+from rsmq.trash.deletion import DeletionKind
 from rsmq.vocabulary.queues import SET
 from rsmq.vocabulary.sends import ValueKind
 from rsmq.web.access.principals import ALL_QUEUES, EVERYONE
 from rsmq.web.pages.formats import show_name, show_time
 from rsmq.web.pages.table import PageCall
 from rsmq.web.routes.audit import AuditJson
+from rsmq.web.routes.undo import DeletionsJson
 from rsmq.web.table import Scope
 
 #: Entries that are read, in one command; a call has two.
@@ -164,3 +166,12 @@ def _show(name: str, value: object) -> str:
         return "none"
     is_time = SET.options[name].kind is ValueKind.SECONDS and isinstance(value, int | float)
     return f"{value:,} s" if is_time else show_name(str(value))
+
+
+async def find_deletion(call: PageCall, queue: str) -> Mapping[str, Any] | None:
+    """Return the last deletion of a queue, if the caller can undo it; None without one."""
+    for each in (await call.read(DeletionsJson))["deletions"]:
+        is_of_queue = each["queue"] == queue and each["kind"] == DeletionKind.DELETE_QUEUE
+        if is_of_queue and each["may_undo"]:
+            return {**each}
+    return None

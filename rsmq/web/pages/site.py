@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
@@ -16,7 +17,7 @@ from redis.exceptions import RedisError
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import RedirectResponse, Response
 
-from rsmq.errors import RSMQError
+from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.web.access.gate import AccessGate, Asgi, Receive, Send
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import NAMESPACE_NOT_FOUND, Principal
@@ -38,6 +39,7 @@ from rsmq.web.pages.page_request import (
     session_cookie,
 )
 from rsmq.web.pages.reads import REFRESH_SECONDS, NewReads, PageReads, SharedReads
+from rsmq.web.pages.recent_changes import find_deletion
 from rsmq.web.pages.rendering import load_files
 from rsmq.web.pages.responses import SiteView, make_page, protect, send_file
 from rsmq.web.pages.table import PageCall, PageEntry
@@ -62,14 +64,27 @@ class ArrivingPage:
 
 @dataclass(frozen=True, slots=True)
 class ProblemPage:
-    """A page in the place of one that can't be shown."""
+    """
+    A page in the place of one that can't be shown.
+
+    Attributes:
+        deletion: that of its queue, which the caller can undo.
+    """
 
     problem: HttpProblem
+    deletion: Mapping[str, Any] | None = None
 
     @property
     def title(self) -> str:
         """The words of the status."""
         return HTTPStatus(self.problem.status).phrase
+
+
+async def _find_deletion(call: PageCall) -> Mapping[str, Any] | None:
+    """Return the deletion of the queue of a page, if it can be read and undone."""
+    with suppress(Refused, RSMQError, RedisError, OSError):
+        return await find_deletion(call, call.names.get("queue", ""))
+    return None
 
 
 class Site:
@@ -212,7 +227,8 @@ class Site:
             if not reads_pages(request.headers):
                 raise
             problem = describe(error, may_repeat=request.method == "GET")
-            return self._show_problem(problem, request.links, call, page, request)
+            deletion = await _find_deletion(call) if isinstance(error, QueueNotFound) else None
+            return self._show_problem(problem, request.links, call, page, request, deletion)
         flash = read_flash(request.headers)
         is_live = page.refreshes and getattr(shown, "is_live", True)
         response = make_page(
@@ -286,13 +302,15 @@ class Site:
         call: PageCall | None,
         page: PageEntry | None,
         request: PageRequest | None,
+        deletion: Mapping[str, Any] | None = None,
     ) -> Response:
         view = self._view_of(links, call, page, request)
         # Redis may be back soon; the page then shows itself.
         refresh = REFRESH_SECONDS if problem.status == _UNAVAILABLE else 0
         response = make_page(
-            "problem.html", ProblemPage(problem), view, status=problem.status, refresh=refresh
-        )
+            "problem.html", ProblemPage(problem, deletion), view, status=problem.status,
+            refresh=refresh,
+        )  # fmt: skip
         for name, value in problem.headers.items():
             if name != "WWW-Authenticate":  # a browser would ask for a password in a window
                 response.headers[name] = value

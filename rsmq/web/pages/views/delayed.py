@@ -13,14 +13,13 @@ from typing import Any
 
 from rsmq.errors import QueueNotFound
 from rsmq.explain.observed import LATE_SECONDS, MISSING_QUEUE
-from rsmq.trash.deletion import DeletionKind
 from rsmq.vocabulary.sends import SCHEDULE, ValueKind
 from rsmq.web.pages.formats import show_duration, show_number
+from rsmq.web.pages.recent_changes import find_deletion
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import Figure, counted
 from rsmq.web.routes.delayed import DelayedJson, HiddenQueueJson, NextMessageJson
 from rsmq.web.routes.forms import QueueJson
-from rsmq.web.routes.undo import DeletionsJson, ListedDeletionJson
 from rsmq.web.table import Scope
 
 _LIMIT = 25
@@ -190,14 +189,8 @@ async def _find_remedy(call: PageCall, schedule: Mapping[str, Any]) -> Mapping[s
     try:
         await call.read(QueueJson, {"queue": queue})
     except QueueNotFound:
-        deletions = (await call.read(DeletionsJson))["deletions"]
-        found = (each for each in deletions if each["queue"] == queue and _is_undoable(each))
-        return next(({**each} for each in found), {})
+        return await find_deletion(call, queue) or {}
     return None
-
-
-def _is_undoable(deletion: ListedDeletionJson) -> bool:
-    return bool(deletion["may_undo"] and deletion["kind"] == DeletionKind.DELETE_QUEUE)
 
 
 def _facts_of_messages(schedule: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
