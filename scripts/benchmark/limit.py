@@ -58,5 +58,15 @@ class RedisBenchmark:
         )  # fmt: skip
         if completed.returncode:
             raise ContenderFailed(f"redis-benchmark: {completed.stderr.strip()}")
-        row = next(csv.DictReader(completed.stdout.splitlines()))
-        return {"seconds": count / float(row["rps"]), "cpu_seconds": None, "characters": None}
+        seconds = read_seconds(completed.stdout, count)
+        return {"seconds": seconds, "cpu_seconds": None, "characters": None}
+
+
+def read_seconds(output: str, count: int) -> float:
+    """
+    Return the time of a run of redis-benchmark.
+
+    It measures whole milliseconds: a run of less than one has infinite requests a second.
+    """
+    row = next(csv.DictReader(output.splitlines()))
+    return max(count / float(row["rps"]), 0.001)

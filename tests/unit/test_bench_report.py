@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scripts.benchmark import machine
+from scripts.benchmark.limit import read_seconds
 from scripts.benchmark.report import describe_resemblance, published_figures, table_of_targets
 from scripts.benchmark.targets import TARGETS
 
@@ -59,3 +60,8 @@ def test_the_targets_of_a_run_are_beside_the_published_figures():
     assert epyc != xeon
     assert first == f"| {case} | ≥ 1.5x | 1.20x | **no** | {epyc} | {xeon} |"
     assert second == "| new | ≥ 1x |  | not measured |  |  |"
+
+
+@pytest.mark.parametrize(("rate", "seconds"), [("inf", 0.001), ("128000.00", 0.001), ("64", 1)])
+def test_a_run_of_redis_benchmark_takes_a_millisecond_or_more(rate, seconds):
+    assert read_seconds(f'"test","rps"\n"EVALSHA","{rate}"\n', 64) == seconds
