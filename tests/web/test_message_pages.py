@@ -262,7 +262,8 @@ async def test_a_move_offers_the_dead_letter_queue_first(http, queues):
     [id] = await queues.send_messages("q", ["a"])
     _pages(http)
     path = f"/actions/move-messages?queue=q&ids={id}"
-    assert "selected" not in (await http("GET", path)).content.decode()
+    page = (await http("GET", path)).content.decode()
+    assert '<option value="" selected>Choose a queue</option>' in page
     await queues.set_dead_letter_policy("q", "dead", 3)
     http.app.router.default.forget_all()
     page = (await http("GET", path)).content.decode()
@@ -321,7 +322,7 @@ async def _resend_form(http, queue, id):
     shown = (await http("GET", f"/queues/{queue}/messages/{id}")).content.decode()
     [link] = re.findall(r'href="([^"]*/actions/resend-message[^"]*)"', shown)
     form = (await http("GET", unescape(link))).content.decode()
-    [choices] = re.findall(r'<select name="queue">(.*?)</select>', form, re.DOTALL)
+    [choices] = re.findall(r'<select name="queue" required>(.*?)</select>', form, re.DOTALL)
     return re.findall(r'value="([^"]*)"( selected)?', choices)
 
 

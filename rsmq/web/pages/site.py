@@ -228,7 +228,9 @@ class Site:
                 raise
             problem = describe(error, may_repeat=request.method == "GET")
             deletion = await _find_deletion(call) if isinstance(error, QueueNotFound) else None
-            return self._show_problem(problem, request.links, call, page, request, deletion)
+            return self._show_problem(
+                problem, request.links, call, page, request, deletion=deletion
+            )
         flash = read_flash(request.headers)
         is_live = page.refreshes and getattr(shown, "is_live", True)
         response = make_page(
@@ -302,6 +304,7 @@ class Site:
         call: PageCall | None,
         page: PageEntry | None,
         request: PageRequest | None,
+        *,
         deletion: Mapping[str, Any] | None = None,
     ) -> Response:
         view = self._view_of(links, call, page, request)

@@ -210,8 +210,8 @@ async def with_target(call: PageCall, fields: Fields, effect: Effect) -> Effect:
     found = await input_of_queue(call, "destination", "To the queue", but=queue)
     target = (await call.read(QueueJson, {"queue": queue}))["dead_letter_queue"]
     offered = {each for each, _ in found.choices}
-    if target and target in (offered or {target}):
-        found = replace(found, value=target)
+    is_offered = target is not None and target in (offered or {target})
+    found = replace(found, value=target or "") if is_offered else _unchosen(found)
     if not (call.may(Scope.MANAGE, queue) and call.may(Scope.MANAGE, None)):
         return replace(effect, inputs=(found,))
     hint = f"It is created with the attributes of {show_name(queue)}, if it does not exist."
@@ -229,9 +229,13 @@ def target_of(fields: Fields) -> str:
 
 async def _input_of_receiver(call: PageCall, fields: Fields) -> Input:
     queues = await input_of_queue(call, "queue", "To the queue")
-    if queues.choices and one(fields, "queue") not in dict(queues.choices):
-        queues = replace(queues, choices=(("", "Choose a queue"), *queues.choices))
-    return queues
+    return queues if one(fields, "queue") in dict(queues.choices) else _unchosen(queues)
+
+
+def _unchosen(queues: Input) -> Input:
+    """Return the field without a queue that is chosen beforehand."""
+    choices = queues.choices and (("", "Choose a queue"), *queues.choices)
+    return replace(queues, choices=choices)
 
 
 async def _effect_of_send(call: PageCall, fields: Fields) -> Effect:
