@@ -346,7 +346,7 @@ def format_facts(facts: Mapping[str, Any]) -> list[str]:
 
 
 def format_cell(value: Any) -> str:
-    """Return a value as the text of a table cell."""
+    """Return a value as the text of a table."""
     if value is None:
         return "-"
     if isinstance(value, bool):
