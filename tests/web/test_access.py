@@ -332,6 +332,31 @@ def test_dead_letters_go_only_to_queues_that_the_caller_may_send_to(run, tmp_pat
     run(test, auth=True, users=_write_keepers(tmp_path))
 
 
+def test_the_dead_letters_of_a_created_target_go_only_where_the_caller_may_send(run, tmp_path):
+    users = _write(
+        tmp_path / "movers.toml",
+        f'[tokens.mover]\nsha256 = "{hash_token("mover")}"\n'
+        'scopes = ["manage", "send", "receive"]\nqueues = ["own*"]\n',
+    )
+
+    async def test(http, queues):
+        for name in ("own", "private"):
+            await queues.create_queue(name)
+        await queues.set_dead_letter_policy("own", "private", 1)
+        id = await queues.send_message("own", "a")
+        http.headers = _bearer("mover")
+        body = {"ids": [id], "destination": "own-new", "create_destination": True}
+        reply = await http("POST", "/queues/own/messages:move", body)
+        assert (reply.status, reply.json["code"]) == (403, "forbidden")
+        assert sorted(await queues.list_queues()) == ["own", "private"]
+        await queues.create_queue("own-dead")
+        await queues.set_dead_letter_policy("own", "own-dead", 1)
+        assert (await http("POST", "/queues/own/messages:move", body)).status == 200
+        assert (await queues.get_queue_attributes("own-new")).dead_letter_queue == "own-dead"
+
+    run(test, auth=True, users=users)
+
+
 async def test_a_caller_sees_only_own_queues_in_lists_and_metrics(users, http, queues):
     await queues.create_queue("own1")
     await queues.create_queue("other")
