@@ -119,7 +119,7 @@ else:
         for name in names
     }
     __all__ = list(_MODULES)
-    _PACKAGES = frozenset({"aio", "client", "codecs", "errors", "model", "operations", "pyrsmq"})
+    _PACKAGES = frozenset({"aio", "codecs", "errors", "model", "operations", "pyrsmq"})
 
     def __getattr__(name: str) -> object:
         if name in _PACKAGES:

@@ -131,6 +131,8 @@ def test_modules_are_attributes_and_unknown_names_are_errors():
     imported(program)
     with pytest.raises(AttributeError, match="module 'rsmq' has no attribute 'Nothing'"):
         _ = rsmq.Nothing
+    for name in dir(rsmq):
+        getattr(rsmq, name)
 
 
 def test_names_can_be_pickled():
